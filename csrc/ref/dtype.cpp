@@ -1,0 +1,7 @@
+#include "foreword/dtype.h"
+
+namespace foreword {
+
+const DTypeInfo* dtype_info(uint32_t) { return nullptr; }
+
+}  // namespace foreword

@@ -1,0 +1,1 @@
+"""Plain data that the other layers share."""

@@ -1,0 +1,34 @@
+"""A request as the engine sees it: token ids and how to continue them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from foreword.core.params import SamplingParams
+
+
+class FinishReason(str, Enum):
+    """Why a completion ended."""
+
+    STOP = "stop"  # end-of-sequence token, stop token or stop string
+    LENGTH = "length"  # max_tokens or the context was reached
+    ABORT = "abort"  # cancelled: the client left, or the engine stopped
+    ERROR = "error"  # the step failed
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt and how to continue it, validated and ready to schedule.
+
+    ``params.seed`` is always set here (the engine draws one where the caller gave none), so that
+    everything below is a function of its inputs. ``max_tokens`` is resolved: never None, and
+    prompt + max_tokens fits the context. ``eos_token_ids`` is empty with ``ignore_eos``.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    max_tokens: int
+    eos_token_ids: frozenset[int] = field(default_factory=frozenset)
+    arrival_s: float = 0.0
