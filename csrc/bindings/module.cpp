@@ -1,6 +1,7 @@
-// The Python module `foreword._core`. Each part of the core binds itself in a file of its own.
-#include <nanobind/nanobind.h>
+// The Python module `foreword._core`.
+#include "bindings.h"
 
-namespace nb = nanobind;
-
-NB_MODULE(_core, m) { m.doc() = "foreword's C++ core"; }
+NB_MODULE(_core, m) {
+  m.doc() = "foreword's C++ core";
+  foreword::bind_weights(m);
+}

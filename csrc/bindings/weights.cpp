@@ -1,0 +1,86 @@
+// Data types, dequantising, and the scan of GGUF string arrays.
+#include "bindings.h"
+#include "foreword/dtype.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+namespace nb = nanobind;
+
+namespace foreword {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::optional<std::tuple<const char*, uint32_t, uint32_t>> type_info(uint32_t ggml_type) {
+  const DTypeInfo* info = dtype_info(ggml_type);
+  if (!info) return std::nullopt;
+  return std::tuple{info->name, info->block_elements, info->block_bytes};
+}
+
+nb::ndarray<nb::numpy, float, nb::ndim<1>> dequantize(uint32_t ggml_type, Bytes data, size_t n) {
+  const DTypeInfo* info = dtype_info(ggml_type);
+  if (!info) throw std::invalid_argument("unknown data type");
+  if (n % info->block_elements != 0 || data.size() != n / info->block_elements * info->block_bytes) {
+    throw std::invalid_argument("data does not hold n weights");
+  }
+  auto out = std::make_unique<float[]>(n);
+  {
+    nb::gil_scoped_release unlocked;
+    dequantize_row(static_cast<DType>(ggml_type), data.data(), out.get(), n);
+  }
+  float* values = out.get();
+  nb::capsule owner(out.release(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return {values, {n}, owner};
+}
+
+// A GGUF string is a 64-bit length and that many bytes. Walks `count` of them from `offset`, giving each
+// to `visit`, and stops at one that leaves the data: returns how many it saw and where the next one starts.
+template <typename Visit>
+std::pair<uint64_t, uint64_t> walk_strings(const Bytes& data, uint64_t offset, uint64_t count, Visit visit) {
+  const uint64_t size = data.size();
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t length;
+    if (offset > size || size - offset < sizeof length) return {i, offset};
+    std::memcpy(&length, data.data() + offset, sizeof length);
+    if (length > size - offset - sizeof length) return {i, offset};
+    visit(reinterpret_cast<const char*>(data.data()) + offset + sizeof length, length);
+    offset += sizeof length + length;
+  }
+  return {count, offset};
+}
+
+std::pair<uint64_t, uint64_t> skip_strings(Bytes data, uint64_t offset, uint64_t count) {
+  nb::gil_scoped_release unlocked;
+  return walk_strings(data, offset, count, [](const char*, uint64_t) {});
+}
+
+nb::list read_strings(Bytes data, uint64_t offset, uint64_t count) {
+  nb::list strings;
+  walk_strings(data, offset, count, [&](const char* text, uint64_t length) {
+    PyObject* decoded = PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(length), "surrogateescape");
+    if (!decoded) nb::raise_python_error();
+    strings.append(nb::steal(decoded));
+  });
+  return strings;
+}
+
+}  // namespace
+
+void bind_weights(nb::module_& m) {
+  m.def("dtype_info", &type_info, nb::arg("ggml_type"));
+  m.def("dequantize", &dequantize, nb::arg("ggml_type"), nb::arg("data"), nb::arg("n"));
+  m.def("skip_strings", &skip_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
+  m.def("read_strings", &read_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
+}
+
+}  // namespace foreword
