@@ -16,18 +16,23 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "foreword needs Python 3.10 or newer: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The package, editable: Python edits need no rebuild; a C++ edit rebuilds what it touches.
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check scikit-build-core nanobind 'cmake>=3.26' ninja
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .
-	@touch $@ $(VENV)/.built
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(VENV)/.built: $(CORE_SOURCES) $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
+# The package, editable: Python edits need no rebuild, a C++ edit rebuilds what it touches, and only
+# a change of pyproject.toml needs the network.
+$(VENV)/.built: pyproject.toml $(CORE_SOURCES) | $(BIN)/python
+	@if [ pyproject.toml -nt $(VENV)/.dependencies ]; then \
+	  echo "installing what foreword needs"; \
+	  $(PIP) 'scikit-build-core>=0.11' 'nanobind>=2.4' 'cmake>=3.26' ninja && \
+	  $(PIP) --no-build-isolation -e . && touch $(VENV)/.dependencies; \
+	else \
+	  echo "building the C++ core"; \
+	  $(PIP) --no-build-isolation --no-deps --no-index -e .; \
+	fi
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.built
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
 build: $(VENV)/.built  ## build the C++ core in place

@@ -1,0 +1,167 @@
+"""What the user asks for, and what it becomes: resolved once, frozen, explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.config.cache import CacheConfig
+from foreword.config.option import option
+from foreword.config.scheduler import SchedulerConfig
+from foreword.errors import ConfigError
+
+DEFAULT_MODEL = "smollm2:135m"
+
+# Share of the memory that is free at start which the KV cache may take where nobody says more.
+# The pool is mapped untouched, so what is never used costs nothing.
+_KV_MEMORY_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What a user may set; each field's ``help`` says what it means. None: `resolve` decides.
+
+    Names are vLLM's where the meaning is the same. The command line is made from these fields.
+    """
+
+    model: str = option(
+        DEFAULT_MODEL, "A name that `foreword models` lists, a .gguf file, or hf:org/repo/file.gguf."
+    )
+    max_model_len: int | None = option(
+        None, "Tokens (prompt + output) of a sequence. Default: the model's own context."
+    )
+    block_size: int = option(16, "Tokens in a KV block; the kernels are made for 16.")
+    num_blocks: int | None = option(
+        None, "KV blocks in the pool; wins over --kv-cache-memory-bytes."
+    )
+    kv_cache_memory_bytes: int | None = option(
+        None, "Size of the KV pool. Default: a quarter of the free memory, or less if that is ample."
+    )
+    enable_prefix_caching: bool = option(
+        True, "Keep computed KV blocks and reuse them for prompts that begin alike."
+    )
+    max_num_batched_tokens: int | None = option(
+        None, "Tokens that one step may compute. Default: 512."
+    )
+    max_num_seqs: int | None = option(None, "Sequences that may run at once. Default: 64.")
+    num_threads: int | None = option(
+        None, "Compute threads. Default: one for each core that the process may use."
+    )
+    isa: str = option("auto", "Kernels: auto, avx512, avx2, portable or reference.")
+    seed: int | None = option(
+        None, "Where seeds of requests without one come from. Default: drawn at start."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One setting as it was resolved: for the table that is printed at start."""
+
+    name: str
+    value: object
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The engine's settings, complete and checked.
+
+    Attributes:
+        choices: each setting with the reason for its value.
+    """
+
+    cache: CacheConfig
+    scheduler: SchedulerConfig
+    seed: int | None
+    choices: tuple[Choice, ...]
+
+
+def resolve(
+    options: EngineOptions, *, context_length: int, block_bytes: int, free_memory_bytes: int
+) -> EngineConfig:
+    """Turn options into settings that fit the model and the machine.
+
+    Args:
+        options: what the user asked for.
+        context_length: tokens that the model was made for.
+        block_bytes: KV bytes of one block, over all layers.
+        free_memory_bytes: memory that the process may still take.
+
+    Raises:
+        ConfigError: an option has a value that cannot work.
+    """
+    choices: list[Choice] = []
+
+    def choose(name: str, value: int, why: str) -> int:
+        choices.append(Choice(name, value, why))
+        return value
+
+    asked_len = _positive("max_model_len", options.max_model_len)
+    if asked_len is not None and asked_len > context_length:
+        raise ConfigError(
+            "max_model_len", f"{asked_len} is over the model's context of {context_length} tokens"
+        )
+    max_num_seqs = _positive("max_num_seqs", options.max_num_seqs)
+    max_num_seqs = choose("max_num_seqs", max_num_seqs or 64, _why(options.max_num_seqs))
+    budget = _positive("max_num_batched_tokens", options.max_num_batched_tokens)
+    budget = choose("max_num_batched_tokens", budget or 512, _why(options.max_num_batched_tokens))
+
+    model_len = asked_len or context_length
+    num_blocks, why = _pool_size(options, model_len, max_num_seqs, block_bytes, free_memory_bytes)
+    num_blocks = choose("num_blocks", num_blocks, why)
+    pool_tokens = num_blocks * options.block_size
+    if asked_len is not None:
+        model_len = choose("max_model_len", asked_len, "as given")
+    elif pool_tokens < model_len:
+        model_len = choose("max_model_len", pool_tokens, "all that the KV pool holds")
+    else:
+        model_len = choose("max_model_len", model_len, "the model's context")
+
+    choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, "as given"))
+    return EngineConfig(
+        cache=CacheConfig(
+            block_size=options.block_size,
+            num_blocks=num_blocks,
+            enable_prefix_caching=options.enable_prefix_caching,
+        ),
+        scheduler=SchedulerConfig(
+            max_num_batched_tokens=budget, max_num_seqs=max_num_seqs, max_model_len=model_len
+        ),
+        seed=options.seed,
+        choices=tuple(choices),
+    )
+
+
+def _pool_size(
+    options: EngineOptions,
+    model_len: int,
+    max_num_seqs: int,
+    block_bytes: int,
+    free_memory_bytes: int,
+) -> tuple[int, str]:
+    asked = _positive("num_blocks", options.num_blocks)
+    if asked is not None:
+        return asked, "as given"
+    asked_bytes = _positive("kv_cache_memory_bytes", options.kv_cache_memory_bytes)
+    if asked_bytes is not None:
+        if asked_bytes < block_bytes:
+            raise ConfigError(
+                "kv_cache_memory_bytes",
+                f"{asked_bytes} holds no block: one takes {block_bytes} bytes",
+            )
+        return asked_bytes // block_bytes, "kv_cache_memory_bytes"
+    blocks_of_a_sequence = -(-model_len // options.block_size)
+    wanted = blocks_of_a_sequence * max_num_seqs
+    affordable = int(free_memory_bytes * _KV_MEMORY_SHARE) // block_bytes
+    if wanted <= affordable:
+        return wanted, "max_num_seqs sequences of max_model_len"
+    return max(affordable, 1), f"{_KV_MEMORY_SHARE:.0%} of the free memory"
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(name, f"must be a whole number of at least 1, not {value!r}")
+    return value
+
+
+def _why(given: object) -> str:
+    return "default" if given is None else "as given"

@@ -1,0 +1,226 @@
+"""The engine for servers: the step loop in a thread of its own, streams on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from foreword.core.params import SamplingParams
+from foreword.core.request import Request
+from foreword.engine.engine import Engine, EngineStats
+from foreword.engine.outputs import RequestDelta
+from foreword.errors import (
+    BackendError,
+    EngineStoppedError,
+    ForewordError,
+    InvalidRequestError,
+)
+
+logger = logging.getLogger(__name__)
+
+_STUCK_AFTER_S = 10.0
+_INLINE_CHARS = 4096  # tokenising this much takes less time than a hop to another thread
+
+
+class AsyncEngine:
+    """Serves many requests at once on one asyncio event loop.
+
+    The step loop runs in one thread and owns the `Engine`. The event loop sends it requests and
+    cancellations through an inbox that is emptied between steps, so a cancelled request is gone
+    within one step.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.tokenizer = engine.tokenizer
+        self.config = engine.config
+        self.model_name = engine.model_name
+        self.max_model_len = engine.max_model_len
+        self._engine = engine
+        self._thread = threading.Thread(target=self._run, name="foreword-steps", daemon=True)
+        self._wake = threading.Condition()
+        self._inbox: deque[Request | str] = deque()  # a request to add, or the id of one to drop
+        self._stopping = False
+        self._step_began_s: float | None = None
+        self._stats = engine.stats()
+        # Touched on the event loop only.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._streams: dict[str, _Stream] = {}
+        self._drained: asyncio.Event | None = None
+        self._accepting = False
+
+    async def start(self) -> None:
+        """Start the step loop; requests are taken from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._accepting = True
+        self._thread.start()
+
+    async def shutdown(self, drain_s: float = 0.0) -> None:
+        """Take no more requests, let the running ones end, then stop the step loop.
+
+        Requests that have not ended after ``drain_s`` seconds get an `EngineStoppedError`.
+        """
+        self._accepting = False
+        if self._streams:
+            self._drained = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._drained.wait(), drain_s)
+            except asyncio.TimeoutError:
+                self._end_all(EngineStoppedError("the server is shutting down"))
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    @property
+    def accepting(self) -> bool:
+        """Whether new requests are taken."""
+        return self._accepting and self.healthy
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the step loop lives and no step has been running for 10 s."""
+        began_s = self._step_began_s
+        stuck = began_s is not None and time.monotonic() - began_s > _STUCK_AFTER_S
+        return self._thread.is_alive() and not stuck
+
+    def stats(self) -> EngineStats:
+        """Counters and gauges as they stood after the latest step."""
+        return self._stats
+
+    async def encode(self, text: str, **options: Any) -> list[int]:
+        """`Tokenizer.encode`, without holding up the event loop."""
+        if len(text) <= _INLINE_CHARS:
+            return self.tokenizer.encode(text, **options)
+        return await asyncio.to_thread(self.tokenizer.encode, text, **options)
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], **options: Any
+    ) -> list[int]:
+        """`Tokenizer.encode_chat`, without holding up the event loop."""
+        return await asyncio.to_thread(self.tokenizer.encode_chat, messages, **options)
+
+    async def generate(
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        arrival_s: float | None = None,
+    ) -> AsyncIterator[RequestDelta]:
+        """Run a request and yield its deltas. Closing the iterator aborts the request.
+
+        Raises:
+            InvalidRequestError: it cannot be served as written; before any delta.
+            EngineStoppedError: the engine is shutting down, or its loop has died.
+            BackendError: a step of the request failed.
+        """
+        if not self._accepting or not self._thread.is_alive():
+            raise EngineStoppedError("the engine takes no more requests")
+        request = self._engine.make_request(
+            prompt_token_ids, params, request_id=request_id, arrival_s=arrival_s
+        )
+        if request.request_id in self._streams:
+            raise InvalidRequestError(
+                f"request id {request.request_id!r} is in use", param="request_id"
+            )
+        stream = self._streams[request.request_id] = _Stream()
+        self._send(request)
+        finished = False
+        try:
+            while not finished:
+                delta = await stream.get()
+                finished = delta.finished
+                if delta.error is not None:
+                    raise delta.error
+                yield delta
+        finally:
+            del self._streams[request.request_id]
+            if not finished:
+                self._send(request.request_id)
+            if self._drained is not None and not self._streams:
+                self._drained.set()
+
+    # On the event loop.
+
+    def _send(self, item: Request | str) -> None:
+        with self._wake:
+            self._inbox.append(item)
+            self._wake.notify()
+
+    def _deliver(self, items: list[tuple[str, RequestDelta | ForewordError]]) -> None:
+        for request_id, item in items:
+            stream = self._streams.get(request_id)
+            if stream is not None:  # its reader may have left
+                stream.put(item)
+
+    def _end_all(self, error: ForewordError) -> None:
+        self._deliver([(request_id, error) for request_id in self._streams])
+
+    # In the step loop's thread.
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_work():
+                self._take_inbox()
+                self._step()
+        except Exception as error:
+            logger.exception("the step loop died")
+            self._post(self._end_all, BackendError(f"the engine failed: {error!r}"))
+
+    def _wait_for_work(self) -> bool:
+        with self._wake:
+            while not (self._stopping or self._inbox or self._engine.has_work):
+                self._wake.wait()
+        return not self._stopping
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            item = self._inbox.popleft()
+            if isinstance(item, str):
+                self._engine.abort(item)
+                continue
+            try:
+                self._engine.add(item)
+            except ForewordError as error:
+                self._post(self._deliver, [(item.request_id, error)])
+
+    def _step(self) -> None:
+        self._step_began_s = time.monotonic()
+        deltas = self._engine.step()
+        self._step_began_s = None
+        self._stats = self._engine.stats()
+        if deltas:
+            self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
+
+    def _post(self, function: Callable[[Any], None], argument: Any) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the event loop has closed: nobody is listening
+            self._loop.call_soon_threadsafe(function, argument)
+
+
+class _Stream:
+    """One request's deltas on their way from the step loop to their reader."""
+
+    def __init__(self) -> None:
+        self._items: deque[RequestDelta | ForewordError] = deque()
+        self._arrived = asyncio.Event()
+
+    def put(self, item: RequestDelta | ForewordError) -> None:
+        self._items.append(item)
+        self._arrived.set()
+
+    async def get(self) -> RequestDelta:
+        while not self._items:
+            self._arrived.clear()
+            await self._arrived.wait()
+        item = self._items.popleft()
+        if isinstance(item, ForewordError):
+            raise item
+        return item

@@ -1,0 +1,34 @@
+"""From options to a running engine: the one place where the parts are put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foreword.backends.cpu.backend import CpuBackend
+from foreword.config.engine import EngineOptions, resolve
+from foreword.config.machine import free_memory_bytes
+from foreword.engine.engine import Engine
+from foreword.models.load import load_spec
+from foreword.text.tokenizer import Tokenizer
+from foreword.weights import registry
+from foreword.weights.gguf import GGUFFile
+
+
+def build_engine(options: EngineOptions) -> Engine:
+    """Open the model, and give back an engine that is ready to step.
+
+    Raises:
+        ModelNotFoundError, ModelFileError, UnsupportedModelError, ConfigError: see `LLM`.
+    """
+    path = registry.resolve(options.model)
+    file = GGUFFile.open(path)
+    spec = load_spec(file)
+    backend = CpuBackend(file, spec, num_threads=options.num_threads or 0, isa=options.isa)
+    config = resolve(
+        options,
+        context_length=spec.context_length,
+        block_bytes=backend.block_bytes,
+        free_memory_bytes=free_memory_bytes(),
+    )
+    tokenizer = Tokenizer.load(file, registry.cache_folder() / "tokenizers")
+    return Engine(backend, tokenizer, config, model_name=options.model)

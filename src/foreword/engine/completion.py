@@ -1,0 +1,85 @@
+"""From a completion's tokens to the text its reader may see."""
+
+from __future__ import annotations
+
+from foreword.core.params import SamplingParams
+from foreword.core.request import FinishReason
+from foreword.core.step import TokenLogprob
+from foreword.engine.outputs import CompletionDelta
+from foreword.text.stop import StopStrings
+from foreword.text.tokenizer import Tokenizer
+
+
+class CompletionStream:
+    """Detokenises one completion and watches for its stop strings.
+
+    Tokens whose text is not certain yet (part of a character, or text that may become a stop
+    string) wait here and come out together with the text that settles them.
+    """
+
+    def __init__(self, index: int, params: SamplingParams, tokenizer: Tokenizer) -> None:
+        self.index = index
+        self._min_tokens = params.min_tokens
+        self._detokenizer = tokenizer.detokenizer()
+        self._stops = StopStrings(params.stop)
+        self._num_tokens = 0
+        self._token_ids: list[int] = []
+        self._logprobs: list[TokenLogprob] = []
+        self.finished = False
+
+    def push(
+        self,
+        token_ids: tuple[int, ...],
+        logprobs: tuple[TokenLogprob, ...],
+        finish_reason: FinishReason | None,
+        stop_token_id: int | None,
+    ) -> CompletionDelta | None:
+        """Take what a step sampled; None where there is nothing to show yet.
+
+        A delta with ``stop_reason`` set to a string ends the completion, whatever the scheduler
+        thinks: the caller must abort it there.
+        """
+        text, matched = "", None
+        for position, token_id in enumerate(token_ids):
+            self._num_tokens += 1
+            self._token_ids.append(token_id)
+            self._logprobs.extend(logprobs[position : position + 1])
+            is_stop_token = finish_reason is FinishReason.STOP and position == len(token_ids) - 1
+            if is_stop_token:
+                continue  # ends the text, and is not part of it
+            shown, matched = self._show(self._detokenizer.push(token_id))
+            text += shown
+            if matched is not None:
+                return self._take(text, FinishReason.STOP, matched)
+        if finish_reason is not None:
+            shown, matched = self._show(self._detokenizer.flush())
+            text += shown
+            if matched is not None:
+                return self._take(text, FinishReason.STOP, matched)
+            return self._take(text + self._stops.flush(), finish_reason, stop_token_id)
+        return self._take(text, None, None) if text else None
+
+    def fail(self) -> CompletionDelta:
+        """End the completion after an error; text that was still withheld is dropped."""
+        return self._take("", FinishReason.ERROR, None)
+
+    def _show(self, text: str) -> tuple[str, str | None]:
+        if self._num_tokens <= self._min_tokens:  # too early to stop
+            return text, None
+        return self._stops.push(text)
+
+    def _take(
+        self, text: str, finish_reason: FinishReason | None, stop_reason: str | int | None
+    ) -> CompletionDelta:
+        delta = CompletionDelta(
+            self.index,
+            text,
+            tuple(self._token_ids),
+            tuple(self._logprobs),
+            finish_reason,
+            stop_reason,
+        )
+        self._token_ids.clear()
+        self._logprobs.clear()
+        self.finished = finish_reason is not None
+        return delta

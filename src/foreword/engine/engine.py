@@ -1,0 +1,211 @@
+"""The engine: scheduler, backend and text put together, one step at a time."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from foreword.config.engine import EngineConfig
+from foreword.core.params import SamplingParams
+from foreword.core.ports import Backend
+from foreword.core.request import FinishReason, Request
+from foreword.core.step import TokenLogprob
+from foreword.engine.completion import CompletionStream
+from foreword.engine.outputs import CompletionDelta, RequestDelta
+from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
+from foreword.sched.scheduler import Scheduler, SequenceUpdate
+from foreword.text.tokenizer import Tokenizer
+
+
+@dataclass(slots=True)
+class _Running:
+    """A request between `Engine.add` and its last delta."""
+
+    request: Request
+    streams: list[CompletionStream]
+    num_cached_tokens: int = 0
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None  # until the first delta takes them
+
+
+class Engine:
+    """Runs requests; not thread-safe, blocks only inside `step`.
+
+    `LLM` drives it in the caller's thread, `AsyncEngine` in a thread of its own.
+
+    Args:
+        backend: what runs the model; its pool is allocated here.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        tokenizer: Tokenizer,
+        config: EngineConfig,
+        *,
+        model_name: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        backend.allocate(config.cache.num_blocks)
+        self.backend = backend
+        self.tokenizer = tokenizer
+        self.config = config
+        self.model_name = model_name
+        self.clock = clock
+        self.scheduler = Scheduler(config.scheduler, config.cache)
+        self._running: dict[str, _Running] = {}
+        self._ids = itertools.count()
+        self._seeds = random.Random(config.seed)
+
+    @property
+    def max_model_len(self) -> int:
+        """Tokens that one sequence may have, prompt and output together."""
+        return self.config.scheduler.max_model_len
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has something to do."""
+        return self.scheduler.has_work
+
+    def make_request(
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        arrival_s: float | None = None,
+    ) -> Request:
+        """Check a request and complete it. Safe to call from any thread.
+
+        ``max_tokens`` is cut to what the context leaves: such a completion ends with ``length``.
+
+        Raises:
+            InvalidRequestError: no prompt, or ids outside the vocabulary.
+            ContextLengthError: the prompt leaves no room in the context.
+        """
+        prompt = tuple(prompt_token_ids)
+        vocab_size = self.backend.vocab_size
+        if not prompt:
+            raise InvalidRequestError("the prompt has no tokens", param="prompt")
+        for token_id in prompt:
+            if isinstance(token_id, bool) or not isinstance(token_id, int):
+                raise InvalidRequestError(f"{token_id!r} is no token id", param="prompt")
+            if not 0 <= token_id < vocab_size:
+                raise InvalidRequestError(
+                    f"token id {token_id} is outside the vocabulary of {vocab_size}",
+                    param="prompt",
+                )
+        params.check_token_ids(vocab_size)
+        room = self.max_model_len - len(prompt)
+        if room < (1 if params.max_tokens != 0 else 0):
+            raise ContextLengthError(
+                f"the prompt has {len(prompt)} tokens, and the context holds "
+                f"{self.max_model_len} with at least one for the answer",
+                prompt_tokens=len(prompt),
+                limit_tokens=self.max_model_len,
+                param="prompt",
+            )
+        return Request(
+            request_id=request_id if request_id is not None else f"req-{next(self._ids)}",
+            prompt_token_ids=prompt,
+            params=params,
+            max_tokens=room if params.max_tokens is None else min(params.max_tokens, room),
+            eos_token_ids=frozenset() if params.ignore_eos else self.tokenizer.eos_token_ids,
+            seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
+            arrival_s=self.clock() if arrival_s is None else arrival_s,
+        )
+
+    def add(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises:
+            InvalidRequestError: a request of this id is running.
+            ContextLengthError: it could not fit the KV pool even alone.
+        """
+        if request.request_id in self._running:
+            raise InvalidRequestError(
+                f"request id {request.request_id!r} is in use", param="request_id"
+            )
+        self.scheduler.add(request, self.clock())
+        streams = [
+            CompletionStream(index, request.params, self.tokenizer)
+            for index in range(request.params.n)
+        ]
+        self._running[request.request_id] = _Running(request, streams)
+
+    def abort(self, request_id: str) -> None:
+        """Drop a request and free its blocks; unknown ids are ignored."""
+        if self._running.pop(request_id, None) is not None:
+            self.scheduler.abort(request_id)
+
+    def step(self) -> list[RequestDelta]:
+        """Run one step and return what it brought, at most one delta for each request.
+
+        A step that fails inside the backend ends its requests with an error; the others go on.
+        """
+        plan = self.scheduler.plan(self.clock())
+        if plan is None:
+            return []
+        try:
+            result = self.backend.execute(plan)
+        except BackendError as error:
+            return self._fail(self.scheduler.fail(), error)
+        return self._publish(self.scheduler.apply(result, self.clock()))
+
+    def _publish(self, updates: list[SequenceUpdate]) -> list[RequestDelta]:
+        by_request: dict[str, list[SequenceUpdate]] = {}
+        for update in updates:
+            by_request.setdefault(update.request_id, []).append(update)
+        deltas = (self._publish_request(*entry) for entry in by_request.items())
+        return [delta for delta in deltas if delta is not None]
+
+    def _publish_request(
+        self, request_id: str, updates: list[SequenceUpdate]
+    ) -> RequestDelta | None:
+        running = self._running[request_id]
+        completions = []
+        for update in updates:
+            running.num_cached_tokens = update.num_cached_tokens
+            if update.prompt_logprobs:
+                running.prompt_logprobs = update.prompt_logprobs
+            delta = running.streams[update.index].push(
+                update.token_ids, update.logprobs, update.finish_reason, update.stop_token_id
+            )
+            if delta is None:
+                continue
+            completions.append(delta)
+            if delta.finish_reason is not None and update.finish_reason is None:
+                self.scheduler.abort(request_id, update.index, FinishReason.STOP)
+        return self._delta(running, completions) if completions else None
+
+    def _fail(self, request_ids: Sequence[str], error: BackendError) -> list[RequestDelta]:
+        deltas = []
+        for request_id in request_ids:
+            running = self._running[request_id]
+            ended = [stream.fail() for stream in running.streams if not stream.finished]
+            deltas.append(self._delta(running, ended, error))
+        return deltas
+
+    def _delta(
+        self,
+        running: _Running,
+        completions: list[CompletionDelta],
+        error: BackendError | None = None,
+    ) -> RequestDelta:
+        request = running.request
+        finished = all(stream.finished for stream in running.streams)
+        if finished:
+            del self._running[request.request_id]
+        prompt_logprobs, running.prompt_logprobs = running.prompt_logprobs, None
+        return RequestDelta(
+            request_id=request.request_id,
+            completions=tuple(completions),
+            num_prompt_tokens=len(request.prompt_token_ids),
+            num_cached_tokens=running.num_cached_tokens,
+            prompt_logprobs=prompt_logprobs,
+            error=error,
+            finished=finished,
+        )
