@@ -73,7 +73,7 @@ MetadataValue: TypeAlias = "int | float | bool | str | NDArray[Any] | StringArra
 
 
 class Entry(NamedTuple):
-    """Where a value lies: its type (an array's: that of its items), offset, and an array's length."""
+    """Where a value lies, its type, and an array's length. An array's type is that of its items."""
 
     kind: int
     offset: int
