@@ -159,6 +159,6 @@ def _skip_value(cursor: Cursor, field: str) -> Entry:
         cursor.skip_strings(items, field)
     else:
         cursor.skip(items * _NUMBERS[kind].itemsize, field)
-    if kind == _BOOL and (cursor.data[entry.offset : cursor.offset] > 1).any():
+    if kind == _BOOL and cursor.data[entry.offset : cursor.offset].max(initial=0) > 1:
         cursor.fail(field, "holds a bool that is neither 0 nor 1", entry.offset)
     return entry
