@@ -21,7 +21,7 @@ class FinishReason(str, Enum):
 class Request:
     """One prompt and how to continue it, validated and ready to schedule.
 
-    ``params.seed`` is always set here (the engine draws one where the caller gave none), so that
+    ``seed`` is ``params.seed``, or one that the engine drew where the caller gave none, so that
     everything below is a function of its inputs. ``max_tokens`` is resolved: never None, and
     prompt + max_tokens fits the context. ``eos_token_ids`` is empty with ``ignore_eos``.
     """
@@ -31,4 +31,5 @@ class Request:
     params: SamplingParams
     max_tokens: int
     eos_token_ids: frozenset[int] = field(default_factory=frozenset)
+    seed: int = 0
     arrival_s: float = 0.0

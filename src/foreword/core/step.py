@@ -21,10 +21,10 @@ class SequenceStep:
         token_ids: the tokens to compute; they stand at positions ``start … start+len-1``.
         start: how many tokens of the sequence are computed already (and are in its blocks).
         block_table: pool indices of the blocks that cover positions ``0 … start+len-1``.
-        draws: completion indices to sample from the last token's logits. Empty: the chunk ends
-            before the last known token, and no logits are wanted. Several: a prompt with ``n > 1``,
-            whose completions part here.
-        params: how to sample. Set where ``draws`` is not empty.
+        draws: completion indices to sample from the last token's logits. Empty: nothing is
+            sampled, since the chunk ends before the last known token or only the prompt was asked
+            for. Several: a prompt with ``n > 1``, whose completions part here.
+        params: how to sample and score. Set where ``draws`` or ``score_token_ids`` is not empty.
         seed: seed of the random numbers; a draw uses (seed, completion index, position) only.
         history: all known tokens, prompt first; set only where penalties look at it.
         num_prompt_tokens: how many of them are the prompt.

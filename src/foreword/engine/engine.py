@@ -16,7 +16,8 @@ from foreword.core.step import TokenLogprob
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
-from foreword.sched.scheduler import Scheduler, SequenceUpdate
+from foreword.kv import KVCache, root_digest
+from foreword.sched import Scheduler, SequenceUpdate
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -55,7 +56,8 @@ class Engine:
         self.config = config
         self.model_name = model_name
         self.clock = clock
-        self.scheduler = Scheduler(config.scheduler, config.cache)
+        root = root_digest({"model": model_name.encode()})
+        self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, root))
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
         self._seeds = random.Random(config.seed)

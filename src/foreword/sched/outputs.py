@@ -1,0 +1,73 @@
+"""What the scheduler reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.core.request import FinishReason
+from foreword.core.step import TokenLogprob
+from foreword.kv import KVUsage
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceUpdate:
+    """News of one completion.
+
+    Attributes:
+        request_id: the request.
+        index: which of its ``n`` completions.
+        token_ids: new tokens; a token that ended the completion is among them.
+        logprobs: one for each of ``token_ids`` where ``params.logprobs`` is set; else empty.
+        prompt_logprobs: one for each prompt token but the first, once per request, on its first
+            update, where ``params.prompt_logprobs`` is set; else empty.
+        finish_reason: set on the completion's last update.
+        stop_token_id: the token that ended the completion with `FinishReason.STOP`.
+        num_cached_tokens: prompt tokens that came from the cache when the request was admitted.
+        queued_s: when the request was added, on the caller's clock.
+        first_scheduled_s: when it was first part of a step; None if it never was.
+        sampled_s: when the tokens became known; None without tokens.
+    """
+
+    request_id: str
+    index: int
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+    num_cached_tokens: int = 0
+    queued_s: float = 0.0
+    first_scheduled_s: float | None = None
+    sampled_s: float | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """Sums since the scheduler was made.
+
+    Attributes:
+        steps: steps applied.
+        prompt_tokens: tokens of the prompts that have been admitted.
+        cached_prompt_tokens: those of them that came from the cache. Only a request's first
+            admission counts: what it finds again after a preemption is no hit.
+        computed_tokens: tokens computed, prompt or not.
+        recomputed_tokens: those of them that had been computed before a preemption.
+        preemptions: sequences that had to give their blocks up.
+    """
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    computed_tokens: int = 0
+    recomputed_tokens: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStats:
+    """A snapshot: sequences now, blocks now, and sums so far."""
+
+    num_running: int
+    num_waiting: int
+    blocks: KVUsage
+    totals: Counters

@@ -1,0 +1,368 @@
+"""The scheduler: which tokens are computed next, and what follows from the results."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain, count
+
+from foreword.config.scheduler import SchedulerConfig
+from foreword.core.request import FinishReason, Request
+from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult
+from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
+from foreword.kv import KVCache
+from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
+from foreword.sched.policy import FirstComeFirstServed, Policy
+from foreword.sched.sequence import Sequence, TrackedRequest
+
+
+class Scheduler:
+    """Continuous batching with chunked prompts over a pool of KV blocks.
+
+    A sequence has known and computed tokens, and a step lets computed catch up. Every running
+    sequence that misses one token gets it; what is left of the step's token budget goes to longer
+    stretches (prompts, and sequences that resume) in the order of a policy. A prompt with
+    ``n > 1`` is computed once and then forks.
+
+    A sequence gets the blocks of its known tokens when it is admitted, and one more whenever it
+    outgrows them. When none is left, the youngest running sequence gives its blocks up and waits,
+    ahead of all others, to be computed again. The oldest never does, so everything ends.
+
+    Pure: a function of its calls, without clock, I/O or threads. `plan` and `apply` (or `fail`)
+    alternate; `add` and `abort` may come at any time between other calls.
+
+    Args:
+        config: limits of a step and of a sequence.
+        cache: the blocks; the scheduler is their only user.
+        policy: the order of prompts.
+    """
+
+    def __init__(
+        self, config: SchedulerConfig, cache: KVCache, policy: Policy | None = None
+    ) -> None:
+        self._config = config
+        self._cache = cache
+        self._policy = policy or FirstComeFirstServed()
+        # each running sequence may need a token in the same step
+        self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
+        self._requests: dict[str, TrackedRequest] = {}
+        self._running: list[Sequence] = []  # oldest first
+        self._waiting: OrderedDict[int, Sequence] = OrderedDict()  # by seq_id, next one first
+        self._in_flight: tuple[list[Sequence], StepPlan] | None = None
+        self._totals = Counters()
+        self._orders = count()
+        self._seq_ids = count()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a sequence is running or waiting."""
+        return bool(self._running or self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """Sequences that hold blocks."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences that hold none: new ones, and those that were preempted."""
+        return len(self._waiting)
+
+    @property
+    def max_sequence_tokens(self) -> int:
+        """The most tokens, prompt and output, that a sequence can have here."""
+        pool_tokens = self._cache.pool.num_blocks * self._cache.block_size
+        return min(self._config.max_model_len, pool_tokens)
+
+    @property
+    def stats(self) -> SchedulerStats:
+        """A snapshot of the state and the counters."""
+        return SchedulerStats(
+            self.num_running, self.num_waiting, self._cache.usage, replace(self._totals)
+        )
+
+    def add(self, request: Request, now: float) -> None:
+        """Queue a request.
+
+        Raises:
+            ContextLengthError: it could not end even with the whole pool to itself.
+            InvalidRequestError: no prompt, more completions than may run at once, or the id of
+                a request that has not ended.
+        """
+        self._check(request)
+        tracked = TrackedRequest(request, next(self._orders), now)
+        seq = Sequence.first(next(self._seq_ids), tracked, self._cache)
+        tracked.sequences.append(seq)
+        self._requests[request.request_id] = tracked
+        self._waiting[seq.seq_id] = seq
+
+    def abort(
+        self,
+        request_id: str,
+        index: int | None = None,
+        reason: FinishReason = FinishReason.ABORT,
+    ) -> list[SequenceUpdate]:
+        """End one completion of a request, or all, and free their blocks at once.
+
+        During a step (between `plan` and `apply`) this is safe too: blocks are handed out again
+        by the next `plan` only.
+
+        Args:
+            request_id: the request; nothing happens where it is unknown or has ended.
+            index: the completion; None for all of them.
+            reason: what the updates give as their reason.
+
+        Returns:
+            The last update of each completion that ended by this call.
+        """
+        tracked = self._requests.get(request_id)
+        updates: list[SequenceUpdate] = []
+        for seq in list(tracked.sequences) if tracked else ():
+            leaving = [draw for draw in seq.draws if index in (None, draw)]
+            updates += self._end(seq, leaving, reason)
+        self._sweep()
+        return updates
+
+    def plan(self, now: float) -> StepPlan | None:
+        """Choose the tokens of the next step.
+
+        Returns:
+            The step, valid until `apply` or `fail`; None if there is nothing to compute.
+        """
+        if self._in_flight:
+            raise RuntimeError("the previous step has neither been applied nor failed")
+        batch = _Batch(self._config.max_num_batched_tokens)
+        preempted = self._plan_single_tokens(batch)
+        self._plan_prompts(batch, now, admit=not preempted)
+        if not batch.sequences:
+            return None
+        plan = StepPlan(tuple(batch.steps), tuple(batch.block_copies))
+        self._in_flight = batch.sequences, plan
+        return plan
+
+    def apply(self, result: StepResult, now: float) -> list[SequenceUpdate]:
+        """Take in what the planned step gave.
+
+        Returns:
+            One update for each completion that got a token or ended.
+
+        Raises:
+            BackendError: the result is not one of this plan; the step is still to be ended, by
+                `fail`.
+        """
+        sequences, plan = self._require_in_flight()
+        _check_result(plan, result)
+        self._in_flight = None
+        self._totals.steps += 1
+        updates: list[SequenceUpdate] = []
+        for seq, step, outcome in zip(sequences, plan.sequences, result.sequences, strict=True):
+            if not seq.ended:
+                updates += self._advance(seq, step, outcome, now)
+        self._sweep()
+        return updates
+
+    def fail(self) -> list[str]:
+        """End every request that has a sequence in the planned step, whose execution failed.
+
+        Returns:
+            Their ids. All other requests go on.
+        """
+        sequences, _ = self._require_in_flight()
+        self._in_flight = None
+        request_ids = dict.fromkeys(
+            seq.tracked.request.request_id for seq in sequences if not seq.ended
+        )
+        for request_id in request_ids:
+            self.abort(request_id, reason=FinishReason.ERROR)
+        return list(request_ids)
+
+    # --- planning
+
+    def _plan_single_tokens(self, batch: _Batch) -> bool:
+        """Plan every running sequence that misses one token; whether one was preempted.
+
+        Goes from old to young while victims are taken from the young end: who is in the batch
+        stays in it.
+        """
+        num_running, position = len(self._running), 0
+        while position < len(self._running):
+            seq = self._running[position]
+            if seq.num_missing == 1 and self._make_room(seq):
+                copy = seq.table.prepare(seq.num_computed)
+                if copy:
+                    batch.block_copies.append(copy)
+                batch.add(seq, 1)
+            position += 1
+        return len(self._running) < num_running
+
+    def _make_room(self, seq: Sequence) -> bool:
+        """Preempt until ``seq`` can write its next token; False if it was the victim itself."""
+        pool = self._cache.pool
+        while pool.num_available == 0 and seq.table.needs_block(seq.num_computed):
+            victim = self._running[-1]
+            self._preempt(victim)
+            if victim is seq:
+                return False
+        return True
+
+    def _preempt(self, seq: Sequence) -> None:
+        self._totals.preemptions += 1
+        self._running.remove(seq)
+        seq.pause()
+        self._waiting[seq.seq_id] = seq
+        self._waiting.move_to_end(seq.seq_id, last=False)
+
+    def _plan_prompts(self, batch: _Batch, now: float, *, admit: bool) -> None:
+        """Spend the rest of the budget on sequences that miss more, running or waiting."""
+        part_way = [seq for seq in self._running if seq.num_missing > 1]
+        slots = sum(len(seq.draws) for seq in self._running) if self._waiting else 0
+        admitted: list[Sequence] = []
+        for seq in self._policy.order(chain(part_way, self._waiting.values()), now):
+            if batch.budget == 0:
+                break
+            if seq.seq_id in self._waiting:
+                slots += len(seq.draws)
+                if not (admit and slots <= self._max_running and self._start(seq, slots, now)):
+                    break
+                admitted.append(seq)
+            batch.add(seq, min(seq.num_missing, batch.budget))
+        for seq in admitted:
+            del self._waiting[seq.seq_id]
+
+    def _start(self, seq: Sequence, slots: int, now: float) -> bool:
+        """Admit a waiting sequence if its known tokens fit, beside what is running.
+
+        Others keep one block each to grow into, or an admission would soon be a preemption.
+        """
+        hit = seq.table.match(seq.max_cached_tokens)
+        spare = slots if self._running else 0
+        needed = seq.table.shortfall(hit, len(seq.token_ids)) + spare
+        if needed > self._cache.pool.num_available:
+            return False
+        seq.table.start(hit, len(seq.token_ids))
+        seq.num_computed = len(hit) * self._cache.block_size
+        insort(self._running, seq, key=lambda other: other.rank)
+        tracked = seq.tracked
+        if tracked.first_scheduled_s is None:
+            tracked.first_scheduled_s = now
+            tracked.num_cached_tokens = seq.num_computed
+            self._totals.prompt_tokens += seq.num_prompt_tokens
+            self._totals.cached_prompt_tokens += seq.num_computed
+        return True
+
+    # --- results
+
+    def _require_in_flight(self) -> tuple[list[Sequence], StepPlan]:
+        if self._in_flight is None:
+            raise RuntimeError("no step is planned")
+        return self._in_flight
+
+    def _advance(
+        self, seq: Sequence, step: SequenceStep, outcome: SequenceResult, now: float
+    ) -> list[SequenceUpdate]:
+        self._totals.computed_tokens += len(step.token_ids)
+        self._totals.recomputed_tokens += seq.take_in(step, outcome)
+        if seq.num_missing:
+            return []
+        if not step.draws:  # nothing to generate: the prompt was all that was asked for
+            return self._end(seq, seq.draws, FinishReason.LENGTH)
+        children = seq.split(self._seq_ids)
+        for child in children:
+            insort(self._running, child, key=lambda other: other.rank)
+        return [self._extend(branch, step, outcome, now) for branch in (seq, *children)]
+
+    def _extend(
+        self, seq: Sequence, step: SequenceStep, outcome: SequenceResult, now: float
+    ) -> SequenceUpdate:
+        """Add the token that was drawn for the one completion of ``seq``."""
+        draw = seq.draws[0]
+        at = step.draws.index(draw)
+        token_id = outcome.token_ids[at]
+        seq.token_ids.append(token_id)
+        reason = seq.finish_reason
+        if reason:
+            self._close(seq)
+        return seq.tracked.update(
+            draw,
+            (token_id,),
+            outcome.logprobs[at : at + 1],
+            finish_reason=reason,
+            stop_token_id=token_id if reason is FinishReason.STOP else None,
+            sampled_s=now,
+        )
+
+    # --- endings
+
+    def _end(
+        self, seq: Sequence, draws: Iterable[int], reason: FinishReason
+    ) -> list[SequenceUpdate]:
+        """End some of the completions that ``seq`` stands for, and with the last one itself."""
+        leaving = tuple(draws)
+        staying = tuple(draw for draw in seq.draws if draw not in leaving)
+        if staying:
+            seq.draws = staying
+        else:
+            self._close(seq)
+        return [seq.tracked.update(draw, finish_reason=reason) for draw in leaving]
+
+    def _close(self, seq: Sequence) -> None:
+        """Take a sequence out of everything but the list of running ones (see `_sweep`)."""
+        seq.ended = True
+        seq.table.release()
+        self._waiting.pop(seq.seq_id, None)
+        seq.tracked.sequences.remove(seq)
+        if not seq.tracked.sequences:
+            del self._requests[seq.tracked.request.request_id]
+
+    def _sweep(self) -> None:
+        self._running = [seq for seq in self._running if not seq.ended]
+
+    def _check(self, request: Request) -> None:
+        num_prompt_tokens, limit = len(request.prompt_token_ids), self.max_sequence_tokens
+        if num_prompt_tokens + request.max_tokens > limit:
+            raise ContextLengthError(
+                f"{num_prompt_tokens} prompt tokens and {request.max_tokens} tokens to generate "
+                f"do not fit: a sequence has at most {limit} tokens here",
+                prompt_tokens=num_prompt_tokens,
+                limit_tokens=limit,
+                param="max_tokens" if num_prompt_tokens < limit else "prompt",
+            )
+        if num_prompt_tokens == 0:
+            raise InvalidRequestError("the prompt has no tokens", param="prompt")
+        if request.params.n > self._max_running:
+            raise InvalidRequestError(
+                f"n is {request.params.n}, but at most {self._max_running} sequences run at once",
+                param="n",
+            )
+        if request.request_id in self._requests:
+            raise InvalidRequestError(
+                f"request {request.request_id!r} is still being served", param="request_id"
+            )
+
+
+class _Batch:
+    """A step in the making."""
+
+    __slots__ = ("block_copies", "budget", "sequences", "steps")
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.sequences: list[Sequence] = []
+        self.steps: list[SequenceStep] = []
+        self.block_copies: list[tuple[int, int]] = []
+
+    def add(self, seq: Sequence, count: int) -> None:
+        """Plan the next ``count`` tokens of a sequence."""
+        self.budget -= count
+        self.sequences.append(seq)
+        self.steps.append(seq.step(count))
+
+
+def _check_result(plan: StepPlan, result: StepResult) -> None:
+    """Raise `BackendError` unless the result answers the plan, sequence by sequence."""
+    asked = [(step.seq_id, len(step.draws)) for step in plan.sequences]
+    given = [(outcome.seq_id, len(outcome.token_ids)) for outcome in result.sequences]
+    if asked != given:
+        raise BackendError(f"the step's result does not answer its plan: {given}, not {asked}")

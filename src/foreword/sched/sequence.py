@@ -1,0 +1,241 @@
+"""The scheduler's state of a request and of its sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foreword.core.request import FinishReason, Request
+from foreword.core.step import SequenceResult, SequenceStep, TokenLogprob
+from foreword.kv import BlockTable, KVCache
+from foreword.sched.outputs import SequenceUpdate
+
+
+class TrackedRequest:
+    """What the sequences of one request share.
+
+    Attributes:
+        request: the request itself.
+        order: its place in the order of arrival.
+        queued_s: when it was added.
+        first_scheduled_s: when it was first part of a step; None before that.
+        num_cached_tokens: prompt tokens found in the cache at its first admission.
+        prompt_logprobs: collected so far, for prompt tokens 1, 2, …
+        sequences: those that have not ended. One until the prompt is computed, then one for each
+            completion.
+    """
+
+    __slots__ = (
+        "_prompt_logprobs_sent",
+        "first_scheduled_s",
+        "num_cached_tokens",
+        "order",
+        "prompt_logprobs",
+        "queued_s",
+        "request",
+        "sequences",
+        "stop_ids",
+    )
+
+    def __init__(self, request: Request, order: int, queued_s: float) -> None:
+        self.request = request
+        self.order = order
+        self.queued_s = queued_s
+        self.first_scheduled_s: float | None = None
+        self.num_cached_tokens = 0
+        self.prompt_logprobs: list[TokenLogprob] = []
+        self.sequences: list[Sequence] = []
+        self.stop_ids = request.eos_token_ids.union(request.params.stop_token_ids)
+        self._prompt_logprobs_sent = request.params.prompt_logprobs is None
+
+    @property
+    def num_unscored(self) -> int:
+        """Prompt tokens whose log-probability is wanted and not known yet."""
+        if self.request.params.prompt_logprobs is None:
+            return 0
+        return len(self.request.prompt_token_ids) - 1 - len(self.prompt_logprobs)
+
+    def update(
+        self,
+        index: int,
+        token_ids: tuple[int, ...] = (),
+        logprobs: tuple[TokenLogprob, ...] = (),
+        *,
+        finish_reason: FinishReason | None = None,
+        stop_token_id: int | None = None,
+        sampled_s: float | None = None,
+    ) -> SequenceUpdate:
+        """News of completion ``index``; the prompt's log-probabilities go with the first."""
+        prompt_logprobs: tuple[TokenLogprob, ...] = ()
+        if not self._prompt_logprobs_sent and self.num_unscored == 0:
+            prompt_logprobs = tuple(self.prompt_logprobs)
+            self._prompt_logprobs_sent = True
+        return SequenceUpdate(
+            self.request.request_id,
+            index,
+            token_ids,
+            logprobs,
+            prompt_logprobs,
+            finish_reason,
+            stop_token_id,
+            self.num_cached_tokens,
+            self.queued_s,
+            self.first_scheduled_s,
+            sampled_s,
+        )
+
+
+class Sequence:
+    """Known tokens, how many of them are computed, and the blocks that hold those.
+
+    Attributes:
+        seq_id: unique among all sequences of the scheduler.
+        tracked: the request that it belongs to.
+        draws: completions that go on from here: all of them until the prompt is computed, one
+            after that.
+        token_ids: known tokens, prompt first.
+        num_computed: leading tokens whose KV is in the blocks of ``table``.
+        table: the blocks; empty while the sequence waits.
+        ended: whether it has left the scheduler.
+    """
+
+    __slots__ = (
+        "_num_computed_before",
+        "draws",
+        "ended",
+        "num_computed",
+        "seq_id",
+        "table",
+        "token_ids",
+        "tracked",
+    )
+
+    def __init__(
+        self,
+        seq_id: int,
+        tracked: TrackedRequest,
+        draws: tuple[int, ...],
+        token_ids: list[int],
+        table: BlockTable,
+    ) -> None:
+        self.seq_id = seq_id
+        self.tracked = tracked
+        self.draws = draws
+        self.token_ids = token_ids
+        self.table = table
+        self.num_computed = 0
+        self._num_computed_before = 0  # the most before a preemption
+        self.ended = False
+
+    @classmethod
+    def first(cls, seq_id: int, tracked: TrackedRequest, cache: KVCache) -> Sequence:
+        """The sequence that computes a request's prompt, on behalf of all its completions."""
+        token_ids = list(tracked.request.prompt_token_ids)
+        draws = tuple(range(tracked.request.params.n))
+        return cls(seq_id, tracked, draws, token_ids, BlockTable(cache, token_ids))
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Sorts sequences by age: the order of arrival, then the completion."""
+        return self.tracked.order, self.draws[0]
+
+    @property
+    def num_missing(self) -> int:
+        """Known tokens that are not computed; at least 1 while the sequence lives."""
+        return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.tracked.request.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def max_cached_tokens(self) -> int:
+        """Leading tokens that need not be computed if their KV is in the cache.
+
+        The last known token is always computed, since the next one is sampled from its logits; so
+        is a prompt token whose successor still has to be scored.
+        """
+        if self.tracked.num_unscored:
+            return len(self.tracked.prompt_logprobs)
+        return len(self.token_ids) - 1
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the sequence ends with its newest token, an output token; None if it goes on."""
+        if self.token_ids[-1] in self.tracked.stop_ids:
+            return FinishReason.STOP
+        if self.num_output_tokens >= self.tracked.request.max_tokens:
+            return FinishReason.LENGTH
+        return None
+
+    def step(self, count: int) -> SequenceStep:
+        """The plan for computing the next ``count`` tokens.
+
+        The block table and the history are not copied: they are valid until the next plan.
+        """
+        start, stop = self.num_computed, self.num_computed + count
+        request = self.tracked.request
+        params = request.params
+        last = stop == len(self.token_ids) and request.max_tokens > 0
+        score = self._score_token_ids(start, stop) if self.tracked.num_unscored else ()
+        return SequenceStep(
+            self.seq_id,
+            self.token_ids[start:stop],
+            start,
+            self.table.covering(stop),
+            draws=self.draws if last else (),
+            params=params if last or score else None,
+            seed=request.seed,
+            history=self.token_ids if last and params.penalised else (),
+            num_prompt_tokens=len(request.prompt_token_ids),
+            banned_token_ids=self._banned_token_ids() if last and params.min_tokens else (),
+            score_token_ids=score,
+        )
+
+    def take_in(self, step: SequenceStep, outcome: SequenceResult) -> int:
+        """Note that the tokens of ``step`` are computed, and their scores.
+
+        Returns:
+            How many of the tokens had been computed before.
+        """
+        stop = step.start + len(step.token_ids)
+        if outcome.prompt_logprobs:
+            collected = self.tracked.prompt_logprobs
+            collected.extend(outcome.prompt_logprobs[len(collected) - step.start :])
+        self.num_computed = stop
+        self.table.publish(stop)
+        return max(0, min(stop, self._num_computed_before) - step.start)
+
+    def split(self, seq_ids: Iterator[int]) -> list[Sequence]:
+        """Keep the first of the draws, and make a sequence over the same blocks for each other."""
+        draws, self.draws = self.draws, self.draws[:1]
+        children: list[Sequence] = []
+        for draw in draws[1:]:
+            token_ids = list(self.token_ids)
+            table = self.table.fork(token_ids)
+            child = Sequence(next(seq_ids), self.tracked, (draw,), token_ids, table)
+            child.num_computed = self.num_computed
+            children.append(child)
+        self.tracked.sequences += children
+        return children
+
+    def pause(self) -> None:
+        """Give the blocks up; the known tokens stay."""
+        self._num_computed_before = max(self._num_computed_before, self.num_computed)
+        self.num_computed = 0
+        self.table.release()
+
+    def _banned_token_ids(self) -> tuple[int, ...]:
+        if self.num_output_tokens >= self.tracked.request.params.min_tokens:
+            return ()
+        return tuple(sorted(self.tracked.stop_ids))
+
+    def _score_token_ids(self, start: int, stop: int) -> tuple[int, ...]:
+        if stop <= len(self.tracked.prompt_logprobs):
+            return ()  # recomputed after a preemption: scored before it
+        return self.tracked.request.prompt_token_ids[start + 1 : stop + 1]
