@@ -41,9 +41,9 @@ def ensure(
     Raises:
         DownloadError: see `foreword.weights.registry.pull`.
     """
-    if _good(target, model, verify=verify):
-        return target
     try:
+        if _good(target, model, verify=verify):
+            return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f".{target.name}.lock")):
             if not _good(target, model, verify=verify):  # another process may have fetched it
