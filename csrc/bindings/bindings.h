@@ -5,6 +5,7 @@
 
 namespace foreword {
 
+void bind_sampler(nanobind::module_& m);
 void bind_weights(nanobind::module_& m);
 
 }  // namespace foreword

@@ -3,5 +3,6 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "foreword's C++ core";
+  foreword::bind_sampler(m);
   foreword::bind_weights(m);
 }
