@@ -1,0 +1,1 @@
+"""OpenAI-compatible HTTP server. It translates; the engine decides."""

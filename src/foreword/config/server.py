@@ -1,0 +1,47 @@
+"""How the HTTP server listens, and what it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.config.option import option
+from foreword.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Settings of `foreword serve`; each field's ``help`` says what it means.
+
+    Raises:
+        ConfigError: a value that cannot work.
+    """
+
+    host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
+    port: int = option(8000, "Port to listen on; 0 for any free one.")
+    api_key: list[str] | None = option(  # noqa: RUF009  # not mutable: None
+        None, "Key that clients must send as a bearer token. May be given several times."
+    )
+    served_model_name: list[str] | None = option(  # noqa: RUF009  # as above
+        None, "Name that requests give in `model`. May be given several times. Default: MODEL."
+    )
+    max_body_bytes: int = option(16 * 2**20, "Bytes that a request's body may have.")
+    drain_timeout: float = option(
+        30.0, "Seconds that running requests may go on after SIGTERM before they are ended."
+    )
+    keep_alive_timeout: int = option(
+        75, "Seconds that an idle connection stays open for the client's next request."
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError("port", f"must be in [0, 65535], not {self.port}")
+        if self.max_body_bytes < 1:
+            raise ConfigError("max_body_bytes", f"must be at least 1, not {self.max_body_bytes}")
+        if not 0 <= self.drain_timeout < float("inf"):
+            raise ConfigError("drain_timeout", f"must be 0 or more, not {self.drain_timeout}")
+        if self.keep_alive_timeout < 0:
+            raise ConfigError(
+                "keep_alive_timeout", f"must be 0 or more, not {self.keep_alive_timeout}"
+            )
+        if any(not key for key in self.api_key or ()):
+            raise ConfigError("api_key", "must not be empty")

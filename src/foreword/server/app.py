@@ -1,0 +1,76 @@
+"""The HTTP application: OpenAI's endpoints over an `AsyncEngine`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from foreword import __version__
+from foreword.config.server import ServerConfig
+from foreword.engine.async_engine import AsyncEngine
+from foreword.errors import ForewordError
+from foreword.metrics.prometheus import ServingMetrics
+from foreword.server import chat, completions, docs, operations, tokens
+from foreword.server.asgi import ClientLeftError, Entry
+from foreword.server.errors import ApiError, to_api_error
+from foreword.server.readings import engine_readings
+from foreword.server.service import Service
+
+logger = logging.getLogger(__name__)
+
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code; nobody reads it
+
+
+def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
+    """Return the ASGI application. Its lifespan starts the engine and stops it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        del app
+        await engine.start()
+        yield
+        await engine.shutdown()
+
+    names = config.served_model_name or [engine.model_name]
+    metrics = ServingMetrics(names[0], lambda: engine_readings(engine.stats()))
+    service = Service(engine, config, metrics, names)
+    app = FastAPI(
+        title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.add_middleware(Entry, api_keys=config.api_key or [])
+    _add_error_handlers(app, service.metrics)
+    for module in (chat, completions, tokens, operations):
+        module.add_routes(app, service)
+    docs.add_routes(app)
+    return app
+
+
+def _add_error_handlers(app: FastAPI, metrics: ServingMetrics) -> None:
+    async def tell(request: Request, error: Exception) -> Response:
+        del request
+        shown = to_api_error(error)
+        metrics.error(shown.status)
+        if shown.status == 500 and isinstance(error, ForewordError):  # the others uvicorn logs
+            logger.error("a request failed", exc_info=error)
+        return JSONResponse(shown.body(), status_code=shown.status)
+
+    async def tell_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        shown = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+        response = await tell(request, shown)
+        response.headers.update(error.headers or {})
+        return response
+
+    async def nobody_left(request: Request, error: Exception) -> Response:
+        del request, error
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+    app.add_exception_handler(ForewordError, tell)
+    app.add_exception_handler(Exception, tell)
+    app.add_exception_handler(HTTPException, tell_http)
+    app.add_exception_handler(ClientLeftError, nobody_left)

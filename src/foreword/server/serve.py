@@ -1,0 +1,102 @@
+"""Runs the application on a socket, and ends it politely."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import uvicorn
+
+from foreword.config.server import ServerConfig
+from foreword.engine.async_engine import AsyncEngine
+from foreword.server.app import create_app
+
+_BACKLOG = 4096
+_FAREWELL_S = 5  # for the last bytes to leave, once the engine has stopped
+
+
+class Server:
+    """One listening server. The socket is bound at once, so `address` is known before `run`.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+
+    def __init__(self, engine: AsyncEngine, config: ServerConfig) -> None:
+        self._engine = engine
+        self._drain_timeout = config.drain_timeout
+        self._socket = socket.create_server((config.host, config.port), backlog=_BACKLOG)
+        self._uvicorn = _Uvicorn(
+            uvicorn.Config(
+                create_app(engine, config),
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+                timeout_keep_alive=config.keep_alive_timeout,
+                timeout_graceful_shutdown=_FAREWELL_S,
+            )
+        )
+        self._draining: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that clients can reach."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    async def run(self) -> None:
+        """Serve until `stop`. Returns when every response has ended."""
+        await self._uvicorn.serve(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """End: refuse new requests, let running ones finish for a while, then close.
+
+        A second call ends the running ones at once. Call on the server's event loop.
+        """
+        drain_s = self._drain_timeout
+        if self._draining is not None:
+            self._draining.cancel()
+            drain_s = 0.0
+        self._draining = asyncio.ensure_future(self._drain(drain_s))
+
+    async def _drain(self, drain_s: float) -> None:
+        # The socket stays open meanwhile: a 503 tells a client more than a refused connection.
+        await self._engine.shutdown(drain_s)
+        self._uvicorn.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its own signal handlers, which would re-raise the signal at the end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(engine: AsyncEngine, config: ServerConfig) -> None:
+    """Serve until SIGTERM or Ctrl-C. Blocks; a second signal ends running requests at once.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    import uvloop
+
+    server = Server(engine, config)
+    host, port = server.address
+    print(f"listening on http://{host}:{port}", file=sys.stderr, flush=True)
+    uvloop.run(_serve(server))
+
+
+async def _serve(server: Server) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    await server.run()

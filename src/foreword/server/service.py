@@ -1,0 +1,104 @@
+"""What every endpoint shares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from foreword.config.server import ServerConfig
+from foreword.core.params import SamplingParams
+from foreword.engine.async_engine import AsyncEngine
+from foreword.metrics.lifetime import Lifetime
+from foreword.metrics.prometheus import ServingMetrics
+from foreword.server.asgi import read_body
+from foreword.server.errors import ApiError
+from foreword.server.generation import Generation
+from foreword.server.schema import parse_json
+
+
+@dataclass(frozen=True)
+class Service:
+    """The engine behind the endpoints, and the names it goes by.
+
+    Attributes:
+        model_names: names that requests may give in ``model``; responses carry the first.
+        created: Unix time of the start.
+    """
+
+    engine: AsyncEngine
+    config: ServerConfig
+    metrics: ServingMetrics
+    model_names: Sequence[str]
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def model_name(self) -> str:
+        """The name that responses carry."""
+        return self.model_names[0]
+
+    def check_model(self, name: str | None) -> None:
+        """Raise a 404 where a request asks for another model; none means this one."""
+        if name is not None and name not in self.model_names:
+            raise ApiError(
+                404,
+                f"the model {name!r} is not served here; there is {self.model_name!r}",
+                param="model",
+                code="model_not_found",
+            )
+
+    async def json(self, request: Request) -> Any:
+        """Read and decode a request's body.
+
+        Raises:
+            ApiError: it is too large, or not JSON.
+        """
+        return parse_json(await read_body(request, self.config.max_body_bytes))
+
+    def generation(
+        self,
+        request: Request,
+        prefix: str,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        param: str,
+        stream: bool,
+    ) -> Generation:
+        """Return the work that a request asks for, not yet begun.
+
+        Args:
+            prefix: how OpenAI begins the ids of such answers.
+            param: the parameter that holds the prompt.
+        """
+        return Generation(
+            self.engine,
+            self.metrics,
+            prompts,
+            params,
+            request_id=f"{prefix}-{uuid4().hex}",
+            lifetime=Lifetime(request.scope["received_s"]),
+            param=param,
+            stream=stream,
+        )
+
+    def envelope(self, request_id: str, object_name: str) -> dict[str, Any]:
+        """Return the members that every answer and chunk begins with."""
+        return {
+            "id": request_id,
+            "object": object_name,
+            "created": int(time.time()),
+            "model": self.model_name,
+        }
+
+
+def takes(model: type[BaseModel], *others: type[BaseModel]) -> dict[str, Any]:
+    """Return the part of an operation's OpenAPI description that tells of its JSON body."""
+    refs = [{"$ref": f"#/components/schemas/{each.__name__}"} for each in (model, *others)]
+    schema = {"anyOf": refs} if others else refs[0]
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
