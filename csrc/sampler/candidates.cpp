@@ -1,7 +1,9 @@
 #include "candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 
 namespace foreword::sampler {
 
@@ -33,6 +35,32 @@ Candidate keep_best(size_t k, SamplerScratch& scratch) {
   const Candidate last = ranked[k - 1];
   drop_after(last, scratch.candidates);
   return last;
+}
+
+// Fills `ranked` with the candidates among which the running sum of weights, likeliest first, reaches `target`: those
+// of one bin of a histogram over logits, or all. Returns what the likelier ones weigh.
+double narrow(double target, SamplerScratch& scratch) {
+  constexpr size_t kBins = 512;
+  const auto& candidates = scratch.candidates;
+  auto& ranked = scratch.ranked;
+  const auto [least, most] = std::minmax_element(candidates.begin(), candidates.end(),
+                                                 [](const auto& a, const auto& b) { return a.logit < b.logit; });
+  const float low = least->logit;
+  const float range = most->logit - low;
+  if (!(range > 0.0f && range < kInfinity)) {
+    ranked = candidates;
+    return 0.0;
+  }
+  const auto bin_of = [&](const Candidate& c) { return static_cast<size_t>((c.logit - low) / range * (kBins - 1)); };
+  std::array<double, kBins> weights = {};
+  for (const Candidate& c : candidates) weights[bin_of(c)] += c.weight;
+  double before = 0.0;
+  size_t bin = kBins - 1;
+  for (; bin > 0 && before + weights[bin] < target; --bin) before += weights[bin];
+  ranked.clear();
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(ranked),
+               [&](const Candidate& c) { return bin_of(c) == bin; });
+  return before;
 }
 
 }  // namespace
@@ -70,11 +98,10 @@ double weigh_candidates(const Weigh& weigh, std::vector<Candidate>& candidates) 
   return total;
 }
 
-// Quickselect by weight instead of count: halve the range that holds the last candidate to keep.
 double keep_nucleus(double target, SamplerScratch& scratch) {
   auto& ranked = scratch.ranked;
-  ranked = scratch.candidates;
-  double kept = 0.0;
+  double kept = narrow(target, scratch);
+  // Quickselect by weight instead of count: halve the range that holds the last candidate to keep.
   auto first = ranked.begin();
   auto end = ranked.end();
   while (end - first > 1) {

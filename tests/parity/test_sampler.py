@@ -277,6 +277,13 @@ class TestTruncation:
         for top_p, kept in [(0.4, {1}), (0.6, {0, 1}), (0.8, {0, 1, 2}), (0.9, {0, 1, 2, 3})]:
             assert set(draw(logits, draws=range(200), top_p=top_p)) == kept
 
+    @pytest.mark.parametrize("kept", [1, 100, 512, 1023])
+    def test_top_p_keeps_lower_ids_first_and_stops_where_it_is_reached(self, kept: int) -> None:
+        logits = np.zeros(1024, np.float32)
+        ids = draw(logits, draws=range(20_000), top_p=kept / 1024)
+        assert max(ids) == kept - 1
+        assert min(ids) == 0
+
     def test_each_stage_works_on_what_the_one_before_left(self) -> None:
         logits = np.log(row(0.5, 0.2, 0.15, 0.1, 0.05))
         # of the two that top_k leaves, the first has 0.71
@@ -316,6 +323,12 @@ class TestLogprobs:
             assert order[rank - 1] == token_id
             assert [i for i, _ in top] == order[:5].tolist()
             assert [p for _, p in top] == pytest.approx(expected[order[:5]], abs=1e-5)
+
+    def test_hold_all_digits_of_float32(self) -> None:
+        scratch = SamplerScratch()
+        for other in np.linspace(-20, 0, 333, dtype=np.float32):
+            expected = -math.log1p(math.exp(other))
+            assert score(row(0, other), 0, 0, scratch)[1] == pytest.approx(expected, rel=4e-7)
 
     def test_are_the_models_own(self) -> None:
         logits = noise(100)
