@@ -100,9 +100,7 @@ class AsyncEngine:
             return self.tokenizer.encode(text, **options)
         return await asyncio.to_thread(self.tokenizer.encode, text, **options)
 
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], **options: Any
-    ) -> list[int]:
+    async def encode_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
         """`Tokenizer.encode_chat`, without holding up the event loop."""
         return await asyncio.to_thread(self.tokenizer.encode_chat, messages, **options)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from foreword.backends.cpu.backend import CpuBackend
 from foreword.config.engine import EngineOptions, resolve
 from foreword.config.machine import free_memory_bytes

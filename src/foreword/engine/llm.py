@@ -11,7 +11,7 @@ from foreword.core.request import Request
 from foreword.engine.build import build_engine
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
-from foreword.errors import ForewordError, InvalidRequestError
+from foreword.errors import InvalidRequestError
 from foreword.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
@@ -126,7 +126,9 @@ class LLM:
 
     def _encode(self, prompt: Prompt) -> tuple[str | None, list[int]]:
         if isinstance(prompt, Mapping):
-            prompt = prompt["prompt_token_ids"] if "prompt_token_ids" in prompt else prompt["prompt"]
+            prompt = (
+                prompt["prompt_token_ids"] if "prompt_token_ids" in prompt else prompt["prompt"]
+            )
         if isinstance(prompt, str):
             return prompt, self.tokenizer.encode(prompt)
         return None, list(prompt)
