@@ -97,6 +97,7 @@ def resolve(
         choices.append(Choice(name, value, why))
         return value
 
+    _positive("block_size", options.block_size)
     asked_len = _positive("max_model_len", options.max_model_len)
     if asked_len is not None and asked_len > context_length:
         raise ConfigError(
