@@ -1,4 +1,4 @@
-"""Greedy output of the real model is the same alone, in any batch, at any chunk size, after preemption."""
+"""The real model's greedy output: the same alone, batched, chunked, preempted, or from the cache."""
 
 from __future__ import annotations
 

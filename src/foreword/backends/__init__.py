@@ -1,0 +1,1 @@
+"""What runs a model: the C++ core, or a script."""
