@@ -5,6 +5,12 @@
 
 namespace foreword {
 
+struct TokenLogprob;
+
+// (token_id, logprob, rank, top): the arguments of `foreword.core.step.TokenLogprob`, in order.
+nanobind::tuple to_tuple(const TokenLogprob& logprob);
+
+void bind_executor(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 void bind_weights(nanobind::module_& m);
 

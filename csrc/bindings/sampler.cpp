@@ -21,13 +21,6 @@ namespace {
 using Logits = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = std::vector<int32_t>;
 
-// (token_id, logprob, rank, top): the arguments of `foreword.core.step.TokenLogprob`, in order.
-nb::tuple to_tuple(const TokenLogprob& logprob) {
-  nb::list top;
-  for (const auto& [id, value] : logprob.top) top.append(nb::make_tuple(id, value));
-  return nb::make_tuple(logprob.token_id, logprob.logprob, logprob.rank, nb::tuple(top));
-}
-
 nb::tuple sample_row(Logits logits, const SamplingSpec& spec, uint64_t seed, const Ids& draws, uint64_t position,
                      const Ids& history, size_t num_prompt_tokens, const Ids& banned, SamplerScratch& scratch) {
   SampleResult result;
@@ -46,6 +39,12 @@ nb::tuple score_row(Logits logits, int32_t token_id, int32_t top, SamplerScratch
 }
 
 }  // namespace
+
+nb::tuple to_tuple(const TokenLogprob& logprob) {
+  nb::list top;
+  for (const auto& [id, value] : logprob.top) top.append(nb::make_tuple(id, value));
+  return nb::make_tuple(logprob.token_id, logprob.logprob, logprob.rank, nb::tuple(top));
+}
 
 void bind_sampler(nb::module_& m) {
   nb::class_<SamplingSpec>(m, "SamplingSpec")

@@ -1,6 +1,7 @@
 """foreword's C++ core. Only `foreword.weights` and `foreword.backends.cpu` import it."""
 
 from collections.abc import Sequence
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,3 +87,161 @@ def score(
 
 def philox4x32(counter: Sequence[int], key: Sequence[int]) -> list[int]:
     """Philox 4x32-10: four 32-bit numbers from a counter of four and a key of two."""
+
+class Activation(Enum):
+    """The gate's function in an MLP."""
+
+    SILU = 0
+    GELU_TANH = 1
+
+class Matrix:
+    """A stored matrix, ``rows`` outputs by ``cols`` inputs: a view that keeps ``data`` alive.
+
+    Raises:
+        ValueError: the type is unknown, or ``data`` has another length.
+    """
+
+    def __init__(self, data: NDArray[np.uint8], ggml_type: int, rows: int, cols: int) -> None: ...
+
+class Rope:
+    """Rotary positions; see `foreword.models.spec.RopeSpec`. ``factors`` is empty for none."""
+
+    def __init__(
+        self,
+        *,
+        base: float,
+        dim: int,
+        scale: float,
+        factors: NDArray[np.float32],
+        interleaved: bool,
+    ) -> None: ...
+
+class Layer:
+    """One layer; see `foreword.models.spec.LayerSpec`.
+
+    Norms that the model does not have are empty; a ``window`` of 0 is none; ``rope`` is an index.
+    """
+
+    def __init__(
+        self,
+        *,
+        q: Matrix,
+        k: Matrix,
+        v: Matrix,
+        output: Matrix,
+        gate: Matrix,
+        up: Matrix,
+        down: Matrix,
+        attention_norm: NDArray[np.float32],
+        mlp_norm: NDArray[np.float32],
+        q_norm: NDArray[np.float32],
+        k_norm: NDArray[np.float32],
+        post_attention_norm: NDArray[np.float32],
+        post_mlp_norm: NDArray[np.float32],
+        attention_scale: float,
+        window: int,
+        rope: int,
+        activation: Activation,
+    ) -> None: ...
+
+class Sampling:
+    """What is wanted of one of a step's sequences; see `foreword.core.step.SequenceStep`.
+
+    ``sequence`` is its index in the step, ``position`` that of the token to be drawn.
+    """
+
+    def __init__(
+        self,
+        *,
+        sequence: int,
+        spec: SamplingSpec,
+        seed: int,
+        position: int,
+        draws: Sequence[int],
+        history: Sequence[int],
+        banned: Sequence[int],
+        score_ids: Sequence[int],
+        num_prompt_tokens: int,
+    ) -> None: ...
+
+class Executor:
+    """A model, its KV pool and its threads. Calls come from one thread at a time.
+
+    ``owner`` is kept alive for as long as the executor: whatever holds the matrices' data.
+
+    Raises:
+        ValueError: this machine cannot run ``isa``.
+    """
+
+    def __init__(
+        self,
+        *,
+        isa: str,
+        num_threads: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        norm_eps: float,
+        embedding_scale: float,
+        embedding: Matrix,
+        output: Matrix,
+        output_norm: NDArray[np.float32],
+        ropes: Sequence[Rope],
+        layers: Sequence[Layer],
+        owner: object,
+    ) -> None: ...
+    @property
+    def isa(self) -> str:
+        """The kernels in use."""
+    @property
+    def num_threads(self) -> int:
+        """Threads that work on a step, the caller's among them."""
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a KV block, over all layers."""
+    def allocate(self, num_blocks: int) -> None:
+        """Make the pool.
+
+        Raises:
+            MemoryError: there is no room.
+            RuntimeError: there is a pool already.
+        """
+    def execute(
+        self,
+        token_ids: NDArray[np.int32],
+        lengths: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        table_lengths: NDArray[np.int32],
+        block_copies: NDArray[np.int32],
+        samplings: Sequence[Sampling],
+    ) -> list[tuple[list[int], list[_TokenLogprob], list[_TokenLogprob]]]:
+        """Run a step; for each of ``samplings``, which ascend by sequence: the sampled ids, their
+        log-probabilities, and those of the scored ids. Releases the GIL.
+
+        Token ids and block tables of all sequences stand one after the other; ``block_copies`` is
+        source, destination, source, destination, …
+
+        Raises:
+            ValueError: the step names what does not exist (then nothing was touched), or no token
+                can be drawn.
+            IndexError: an id to sample or score with is outside the vocabulary.
+        """
+    def logits(
+        self,
+        token_ids: NDArray[np.int32],
+        lengths: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        table_lengths: NDArray[np.int32],
+        block_copies: NDArray[np.int32],
+        logit_rows: NDArray[np.int32],
+    ) -> NDArray[np.float32]:
+        """The same, for the logits of some of ``token_ids``, given by ascending index."""
+    def read_block(self, block: int) -> bytes:
+        """A block's bytes. Raises `IndexError` where there is no such block."""
+    def write_block(self, block: int, data: bytes) -> None:
+        """Put back what `read_block` gave. Raises `IndexError`, or `ValueError` for other sizes."""
+
+def available_isas() -> list[str]:
+    """Kernel tables that this machine can run, fastest first."""

@@ -2,6 +2,9 @@
 //
 // Byte arrays only, so that a block may stand at any address. `d` is the block's scale and `m` or `dmin`
 // its minimum, both half floats; `q*` are the quantised weights. The formats are ggml's.
+//
+// Functions are static: csrc/simd is built for several instruction sets, and a shared copy of an inline function could be
+// the one with instructions that the machine lacks.
 #pragma once
 
 #include <bit>
@@ -73,7 +76,7 @@ inline constexpr int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
 // An IEEE half float as float, exactly; subnormals too.
-inline float half_to_float(const uint8_t bytes[2]) {
+static inline float half_to_float(const uint8_t bytes[2]) {
   const uint32_t h = bytes[0] | uint32_t{bytes[1]} << 8;
   const uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023;
   if (exponent == 0) {
@@ -84,7 +87,7 @@ inline float half_to_float(const uint8_t bytes[2]) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-inline float bfloat_to_float(const uint8_t bytes[2]) {
+static inline float bfloat_to_float(const uint8_t bytes[2]) {
   return std::bit_cast<float>(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 24);
 }
 
@@ -92,7 +95,7 @@ inline float bfloat_to_float(const uint8_t bytes[2]) {
 struct ScaleMin {
   uint8_t scale, min;
 };
-inline ScaleMin k_scale_min(const uint8_t scales[12], size_t g) {
+static inline ScaleMin k_scale_min(const uint8_t scales[12], size_t g) {
   if (g < 4) return {static_cast<uint8_t>(scales[g] & 63), static_cast<uint8_t>(scales[g + 4] & 63)};
   const uint8_t low = scales[g + 4];
   return {static_cast<uint8_t>((low & 15) | (scales[g - 4] >> 6 << 4)),
@@ -100,7 +103,7 @@ inline ScaleMin k_scale_min(const uint8_t scales[12], size_t g) {
 }
 
 // Q3_K: the 6-bit signed scale of group `g` (of 16).
-inline int k3_scale(const uint8_t scales[12], size_t g) {
+static inline int k3_scale(const uint8_t scales[12], size_t g) {
   const int low = g < 8 ? scales[g] & 15 : scales[g - 8] >> 4;
   const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
   return (low | high << 4) - 32;

@@ -1,1 +1,1 @@
-"""What runs a model: the C++ core, or a script."""
+"""Things that run a model, behind `foreword.core.ports.Backend`."""

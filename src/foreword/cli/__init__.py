@@ -1,1 +1,0 @@
-"""The `foreword` command; the composition root."""

@@ -1,1 +1,0 @@
-"""The step loop, and its faces for scripts and servers."""

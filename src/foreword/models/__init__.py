@@ -1,0 +1,1 @@
+"""Models as data: what a file holds, in terms that an executor can run."""

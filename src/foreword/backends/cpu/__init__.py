@@ -1,0 +1,1 @@
+"""Steps run by the C++ core, on this machine's processor."""

@@ -1,0 +1,57 @@
+// A small pool of threads for the phases of a forward pass.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace foreword {
+
+// The calling thread works too: a pool of n has n - 1 workers. Workers spin briefly after a phase, since the next one
+// follows within microseconds, then sleep: an idle pool burns nothing.
+//
+// The caller never waits for a worker that has not started: where the system gives a worker no core, the caller does
+// all the work itself. One thread at a time may call `run`.
+class ThreadPool {
+ public:
+  explicit ThreadPool(unsigned threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  unsigned size() const { return static_cast<unsigned>(workers_.size()) + 1; }
+
+  // Calls body(begin, end, thread) on runs of up to `grain` of `count` items, in any order, and returns when all are
+  // done. `thread` is less than size(), and no two calls at a time have the same. `body` must not throw.
+  template <typename Body>
+  void run(size_t count, size_t grain, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    Job job{[](void* b, size_t begin, size_t end, unsigned thread) { (*static_cast<Plain*>(b))(begin, end, thread); },
+            const_cast<void*>(static_cast<const void*>(&body)), count, grain};
+    run_job(job);
+  }
+
+ private:
+  struct Job {
+    void (*call)(void* body, size_t begin, size_t end, unsigned thread);
+    void* body;
+    size_t count, grain;
+    std::atomic<size_t> next{0};
+
+    void work(unsigned thread);
+  };
+
+  void run_job(Job& job);
+  void worker(unsigned thread);
+  bool wait_for_work(int seen);  // false: the pool is closing
+
+  alignas(64) std::atomic<Job*> job_{nullptr};
+  alignas(64) std::atomic<int> epoch_{0};  // counts jobs; workers sleep on it
+  alignas(64) std::atomic<int> busy_{0};   // workers that may be looking at a job
+  std::atomic<bool> closing_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace foreword

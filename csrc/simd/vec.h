@@ -1,0 +1,164 @@
+// Sixteen floats at a time, in whatever registers the instruction set has. Everything here is inlined into the
+// namespace of the instruction set that it is built for.
+//
+// No expression is contracted (this folder is built with -ffp-contract=off): a fused multiply-add stands where `fma` is
+// called and nowhere else, so that every path through a kernel rounds alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "foreword/kernels.h"
+
+#define FOREWORD_INLINE [[gnu::always_inline]] inline
+
+namespace foreword::FOREWORD_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr size_t kWidth = 16;
+#elif defined(__AVX2__)
+inline constexpr size_t kWidth = 8;
+#else
+inline constexpr size_t kWidth = 4;
+#endif
+inline constexpr size_t kParts = kLanes / kWidth;  // registers that hold kLanes floats
+
+typedef float Reg __attribute__((vector_size(kWidth * 4)));  // one register
+typedef int32_t IntReg __attribute__((vector_size(kWidth * 4)));
+typedef float Quad __attribute__((vector_size(16)));
+
+FOREWORD_INLINE Reg load_reg(const float* p) {
+  Reg v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+FOREWORD_INLINE void store_reg(float* p, Reg v) { std::memcpy(p, &v, sizeof v); }
+
+// a * b + c, rounded once where the instruction set can, twice where it cannot.
+FOREWORD_INLINE Reg fma(Reg a, Reg b, Reg c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+FOREWORD_INLINE Reg max(Reg a, Reg b) { return a > b ? a : b; }
+FOREWORD_INLINE Reg min(Reg a, Reg b) { return a < b ? a : b; }
+
+// Sixteen lanes.
+struct Vec {
+  Reg part[kParts];
+};
+
+#define FOREWORD_EACH_PART _Pragma("GCC unroll 4") for (size_t p = 0; p < kParts; ++p)
+
+FOREWORD_INLINE Vec load(const float* from) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = load_reg(from + p * kWidth);
+  return v;
+}
+FOREWORD_INLINE void store(float* to, const Vec& v) {
+  FOREWORD_EACH_PART store_reg(to + p * kWidth, v.part[p]);
+}
+FOREWORD_INLINE Vec splat(float x) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = x - Reg{};
+  return v;
+}
+FOREWORD_INLINE Vec operator+(const Vec& a, const Vec& b) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = a.part[p] + b.part[p];
+  return v;
+}
+FOREWORD_INLINE Vec operator-(const Vec& a, const Vec& b) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = a.part[p] - b.part[p];
+  return v;
+}
+FOREWORD_INLINE Vec operator*(const Vec& a, const Vec& b) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = a.part[p] * b.part[p];
+  return v;
+}
+FOREWORD_INLINE Vec operator/(const Vec& a, const Vec& b) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = a.part[p] / b.part[p];
+  return v;
+}
+FOREWORD_INLINE Vec fma(const Vec& a, const Vec& b, const Vec& c) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = fma(a.part[p], b.part[p], c.part[p]);
+  return v;
+}
+
+// Folds sixteen lanes to four with `op`: lane i with i + 8, then i + 4.
+template <typename Op>
+FOREWORD_INLINE Quad fold(const Vec& v, Op op) {
+#if defined(__AVX512F__)
+  const Reg r = v.part[0];
+  const auto half = op(__builtin_shufflevector(r, r, 0, 1, 2, 3, 4, 5, 6, 7),
+                       __builtin_shufflevector(r, r, 8, 9, 10, 11, 12, 13, 14, 15));
+  return op(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+#elif defined(__AVX2__)
+  const Reg half = op(v.part[0], v.part[1]);
+  return op(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+#else
+  return op(op(v.part[0], v.part[2]), op(v.part[1], v.part[3]));
+#endif
+}
+
+// The sum of sixteen lanes, added as a halving tree: i with i + 8, i + 4, i + 2, i + 1.
+FOREWORD_INLINE float sum(const Vec& v) {
+  const Quad q = fold(v, [](auto a, auto b) { return a + b; });
+  return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
+// Four such sums at once, by the same tree.
+FOREWORD_INLINE Quad sum4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
+  const auto add = [](auto x, auto y) { return x + y; };
+  const Quad qa = fold(a, add), qb = fold(b, add), qc = fold(c, add), qd = fold(d, add);
+  const Quad ab = __builtin_shufflevector(qa, qb, 0, 4, 1, 5) + __builtin_shufflevector(qa, qb, 2, 6, 3, 7);
+  const Quad cd = __builtin_shufflevector(qc, qd, 0, 4, 1, 5) + __builtin_shufflevector(qc, qd, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+FOREWORD_INLINE float highest(const Vec& v) {
+  const Quad q = fold(v, [](auto a, auto b) { return a > b ? a : b; });
+  const float even = q[0] > q[2] ? q[0] : q[2], odd = q[1] > q[3] ? q[1] : q[3];
+  return even > odd ? even : odd;
+}
+
+// e^x within 2 units in the last place; 0 below -87, finite above 88. x = n ln 2 + r with |r| <= ln(2)/2, and e^r by a
+// polynomial of degree 6 (1 + r + r² q(r), q fitted for the least relative error).
+FOREWORD_INLINE Reg exp(Reg x) {
+  constexpr float kLowest = -87.0f, kHighest = 88.0f;
+  constexpr float kLog2E = 1.44269504f, kLn2High = 0.693115234f, kLn2Low = 3.19461833e-5f;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  const Reg zero{};
+  const Reg in = min(max(x, zero + kLowest), zero + kHighest);
+  const Reg rounded = fma(in, zero + kLog2E, zero + kRound);
+  const Reg n = rounded - kRound;
+  const Reg r = fma(n, zero - kLn2Low, fma(n, zero - kLn2High, in));
+  Reg q = fma(zero + 1.381445094e-03f, r, zero + 8.368781768e-03f);
+  q = fma(q, r, zero + 4.166839272e-02f);
+  q = fma(q, r, zero + 1.666651964e-01f);
+  q = fma(q, r, zero + 4.999999404e-01f);
+  const Reg power = fma(q, r * r, r) + 1.0f;
+  const IntReg scale = (reinterpret_cast<IntReg>(rounded) << 23) + 0x3f800000;  // 2^n
+  return x < kLowest ? zero : power * reinterpret_cast<Reg>(scale);
+}
+FOREWORD_INLINE Vec exp(const Vec& x) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = exp(x.part[p]);
+  return v;
+}
+
+}  // namespace foreword::FOREWORD_ISA

@@ -1,0 +1,200 @@
+"""The CPU backend: runs steps in the C++ core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foreword import _core
+from foreword.backends.cpu.cores import usable_cores
+from foreword.backends.cpu.native import make_executor
+from foreword.core.params import SamplingParams
+from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult, TokenLogprob
+from foreword.errors import BackendError, ConfigError
+from foreword.models.spec import ModelSpec
+from foreword.weights.gguf import GGUFFile
+
+_UINT64 = 2**64 - 1
+
+_LogprobEntry: TypeAlias = "tuple[int, float, int, tuple[tuple[int, float], ...]]"
+
+
+class CpuBackend:
+    """Runs a model on this machine's processor, in float32, with the weights as the file has them.
+
+    Args:
+        file: the model's file; its mapping stays in use for as long as the backend lives.
+        num_threads: 0: all cores that the process may use.
+        isa: kernels to run: ``auto``, or one of ``avx512``, ``avx2``, ``portable``, ``reference``.
+
+    Raises:
+        ConfigError: this machine cannot run ``isa``, or ``num_threads`` is negative.
+    """
+
+    def __init__(
+        self, file: GGUFFile, spec: ModelSpec, *, num_threads: int = 0, isa: str = "auto"
+    ) -> None:
+        available = _core.available_isas()
+        if isa != "auto" and isa not in available:
+            raise ConfigError("isa", f"{isa!r} is not one of auto, {', '.join(available)}")
+        if num_threads < 0:
+            raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
+        self._spec = spec
+        self._executor = make_executor(
+            file, spec, isa=isa, num_threads=num_threads or usable_cores()
+        )
+        self._sampling_specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
+
+    @property
+    def vocab_size(self) -> int:
+        """How many logits a position has."""
+        return self._spec.vocab_size
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of KV that one block holds, over all layers."""
+        return self._executor.block_bytes
+
+    def allocate(self, num_blocks: int) -> None:
+        """Map memory for ``num_blocks`` blocks; what no token reaches is never backed by pages.
+
+        Raises:
+            BackendError: there is no room for them, or this is a second call.
+        """
+        try:
+            self._executor.allocate(num_blocks)
+        except (MemoryError, RuntimeError) as error:
+            raise BackendError(f"cannot allocate {num_blocks} KV blocks: {error}") from error
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """See `foreword.core.ports.Backend.execute`."""
+        specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
+        samplings = []
+        for index, sequence in enumerate(plan.sequences):
+            if sequence.draws or sequence.score_token_ids:
+                if sequence.params is None:
+                    raise BackendError(f"sequence {sequence.seq_id} has nothing to sample with")
+                key = id(sequence.params)  # the entry holds the params, so the id stays theirs
+                specs[key] = self._sampling_specs.get(key) or (
+                    sequence.params,
+                    _sampling_spec(sequence.params),
+                )
+                samplings.append(_sampling(index, sequence, specs[key][1]))
+        self._sampling_specs = specs
+        try:
+            outputs = iter(self._executor.execute(*_flatten(plan), samplings))
+        except (ValueError, IndexError, OverflowError, MemoryError) as error:
+            raise BackendError(f"the step failed: {error}") from error
+        return StepResult(
+            tuple(
+                _result(sequence, *next(outputs))
+                if sequence.draws or sequence.score_token_ids
+                else SequenceResult(sequence.seq_id)
+                for sequence in plan.sequences
+            )
+        )
+
+    def logits(self, plan: StepPlan, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Run a step for its logits: those of ``rows``, indices into the plan's tokens, ascending.
+
+        Returns:
+            ``[len(rows), vocab_size]``. Nothing is sampled.
+
+        Raises:
+            BackendError: as for `execute`.
+        """
+        try:
+            return self._executor.logits(*_flatten(plan), _ints(rows))
+        except (ValueError, OverflowError, MemoryError) as error:
+            raise BackendError(f"the step failed: {error}") from error
+
+    def read_block(self, block: int) -> bytes:
+        """Keys and values of a block, in the core's own layout (`block_bytes` long)."""
+        return self._executor.read_block(block)
+
+    def write_block(self, block: int, data: bytes) -> None:
+        """Put back what `read_block` gave."""
+        self._executor.write_block(block, data)
+
+    def describe(self) -> dict[str, Any]:
+        """What runs and how. For people."""
+        return {
+            "backend": "cpu",
+            "isa": self._executor.isa,
+            "num_threads": self._executor.num_threads,
+            "compute": "float32",
+            "kv_cache_dtype": "float32",
+        }
+
+
+def _ints(values: Iterable[int]) -> NDArray[np.int32]:
+    return np.fromiter(values, np.int32)
+
+
+def _flatten(
+    plan: StepPlan,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+]:
+    """Token ids, lengths, starts, block tables, table lengths, block copies."""
+    sequences = plan.sequences
+    return (
+        _ints(chain.from_iterable(s.token_ids for s in sequences)),
+        _ints(len(s.token_ids) for s in sequences),
+        _ints(s.start for s in sequences),
+        _ints(chain.from_iterable(s.block_table for s in sequences)),
+        _ints(len(s.block_table) for s in sequences),
+        _ints(chain.from_iterable(plan.block_copies)),
+    )
+
+
+def _sampling_spec(params: SamplingParams) -> _core.SamplingSpec:
+    return _core.SamplingSpec(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+        repetition_penalty=params.repetition_penalty,
+        logit_bias=list(params.logit_bias),  # type: ignore[arg-type]  # normalised to pairs
+        logprobs=-1 if params.logprobs is None else params.logprobs,
+        prompt_logprobs=-1 if params.prompt_logprobs is None else params.prompt_logprobs,
+    )
+
+
+def _sampling(index: int, sequence: SequenceStep, spec: _core.SamplingSpec) -> _core.Sampling:
+    return _core.Sampling(
+        sequence=index,
+        spec=spec,
+        seed=sequence.seed & _UINT64,
+        position=sequence.start + len(sequence.token_ids),
+        draws=sequence.draws,
+        history=sequence.history,
+        banned=sequence.banned_token_ids,
+        score_ids=sequence.score_token_ids,
+        num_prompt_tokens=sequence.num_prompt_tokens,
+    )
+
+
+def _result(
+    sequence: SequenceStep,
+    token_ids: list[int],
+    logprobs: list[_LogprobEntry],
+    scores: list[_LogprobEntry],
+) -> SequenceResult:
+    return SequenceResult(
+        sequence.seq_id,
+        tuple(token_ids),
+        tuple(TokenLogprob(*entry) for entry in logprobs),
+        tuple(TokenLogprob(*entry) for entry in scores),
+    )
