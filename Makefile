@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The package, editable: Python edits need no rebuild, a C++ edit rebuilds what it touches, and only
 # a change of pyproject.toml needs the network.
 $(VENV)/.built: pyproject.toml $(CORE_SOURCES) | $(BIN)/python
-	@if [ pyproject.toml -nt $(VENV)/.dependencies ]; then \
+	@if [ ! -e $(VENV)/.dependencies ] || [ pyproject.toml -nt $(VENV)/.dependencies ]; then \
 	  echo "installing what foreword needs"; \
 	  $(PIP) 'scikit-build-core>=0.11' 'nanobind>=2.4' 'cmake>=3.26' ninja && \
 	  $(PIP) --no-build-isolation -e . && touch $(VENV)/.dependencies; \

@@ -1,1 +1,1 @@
-"""Things that run a model, behind `foreword.core.ports.Backend`."""
+"""What runs a model: the C++ core, or a script."""

@@ -1,0 +1,1 @@
+"""The `foreword` command; the composition root."""

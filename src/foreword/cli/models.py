@@ -10,7 +10,9 @@ import typer
 def pull(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL...", help="Names from `foreword models`, or hf:org/repo/file.gguf."),
+        typer.Argument(
+            metavar="MODEL...", help="Names from `foreword models`, or hf:org/repo/file.gguf."
+        ),
     ],
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the digest of a file that is here already.")

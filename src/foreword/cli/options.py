@@ -17,8 +17,8 @@ def takes(config: type, *, panel: str, skip: tuple[str, ...] = ()) -> Callable[.
     """Give a command one option for each field of a configuration class.
 
     The decorated function receives an instance of ``config`` as its first argument (stacked: one
-    each, the lowest decorator's first); its other parameters stay as they are. A field becomes ``--its-name`` with the help text, type and default
-    that the class gives it; a boolean field also gets ``--no-its-name``.
+    each, the lowest decorator's first); its other parameters stay as they are. A field becomes
+    ``--its-name`` with the class's help text, type and default; a boolean also ``--no-its-name``.
 
     Args:
         panel: heading that the options stand under in ``--help``.

@@ -24,7 +24,8 @@ class EngineOptions:
     """
 
     model: str = option(
-        DEFAULT_MODEL, "A name that `foreword models` lists, a .gguf file, or hf:org/repo/file.gguf."
+        DEFAULT_MODEL,
+        "A name that `foreword models` lists, a .gguf file, or hf:org/repo/file.gguf.",
     )
     max_model_len: int | None = option(
         None, "Tokens (prompt + output) of a sequence. Default: the model's own context."
@@ -34,7 +35,8 @@ class EngineOptions:
         None, "KV blocks in the pool; wins over --kv-cache-memory-bytes."
     )
     kv_cache_memory_bytes: int | None = option(
-        None, "Size of the KV pool. Default: a quarter of the free memory, or less if that is ample."
+        None,
+        "Size of the KV pool. Default: a quarter of the free memory, or less if that is ample.",
     )
     enable_prefix_caching: bool = option(
         True, "Keep computed KV blocks and reuse them for prompts that begin alike."
@@ -95,6 +97,7 @@ def resolve(
         choices.append(Choice(name, value, why))
         return value
 
+    _positive("block_size", options.block_size)
     asked_len = _positive("max_model_len", options.max_model_len)
     if asked_len is not None and asked_len > context_length:
         raise ConfigError(

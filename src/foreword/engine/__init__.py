@@ -1,0 +1,1 @@
+"""The step loop, and its faces for scripts and servers."""

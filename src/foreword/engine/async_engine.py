@@ -13,7 +13,7 @@ from typing import Any
 
 from foreword.core.params import SamplingParams
 from foreword.core.request import Request
-from foreword.engine.engine import Engine, EngineStats
+from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
 from foreword.errors import (
     BackendError,
@@ -21,6 +21,7 @@ from foreword.errors import (
     ForewordError,
     InvalidRequestError,
 )
+from foreword.sched import SchedulerStats
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class AsyncEngine:
         stuck = began_s is not None and time.monotonic() - began_s > _STUCK_AFTER_S
         return self._thread.is_alive() and not stuck
 
-    def stats(self) -> EngineStats:
+    def stats(self) -> SchedulerStats:
         """Counters and gauges as they stood after the latest step."""
         return self._stats
 
@@ -100,9 +101,7 @@ class AsyncEngine:
             return self.tokenizer.encode(text, **options)
         return await asyncio.to_thread(self.tokenizer.encode, text, **options)
 
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], **options: Any
-    ) -> list[int]:
+    async def encode_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
         """`Tokenizer.encode_chat`, without holding up the event loop."""
         return await asyncio.to_thread(self.tokenizer.encode_chat, messages, **options)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from foreword.backends.cpu.backend import CpuBackend
 from foreword.config.engine import EngineOptions, resolve
 from foreword.config.machine import free_memory_bytes
 from foreword.engine.engine import Engine
+from foreword.kv import root_digest
 from foreword.models.load import load_spec
 from foreword.text.tokenizer import Tokenizer
 from foreword.weights import registry
@@ -31,4 +30,5 @@ def build_engine(options: EngineOptions) -> Engine:
         free_memory_bytes=free_memory_bytes(),
     )
     tokenizer = Tokenizer.load(file, registry.cache_folder() / "tokenizers")
-    return Engine(backend, tokenizer, config, model_name=options.model)
+    cache_root = root_digest({"model": file.fingerprint, "arithmetic": b"float32"})
+    return Engine(backend, tokenizer, config, model_name=options.model, cache_root=cache_root)

@@ -20,6 +20,7 @@ class CompletionStream:
     def __init__(self, index: int, params: SamplingParams, tokenizer: Tokenizer) -> None:
         self.index = index
         self._min_tokens = params.min_tokens
+        self._stop_token_ids = params.stop_token_ids
         self._detokenizer = tokenizer.detokenizer()
         self._stops = StopStrings(params.stop)
         self._num_tokens = 0
@@ -32,7 +33,6 @@ class CompletionStream:
         token_ids: tuple[int, ...],
         logprobs: tuple[TokenLogprob, ...],
         finish_reason: FinishReason | None,
-        stop_token_id: int | None,
     ) -> CompletionDelta | None:
         """Take what a step sampled; None where there is nothing to show yet.
 
@@ -56,12 +56,18 @@ class CompletionStream:
             text += shown
             if matched is not None:
                 return self._take(text, FinishReason.STOP, matched)
-            return self._take(text + self._stops.flush(), finish_reason, stop_token_id)
+            return self._take(
+                text + self._stops.flush(), finish_reason, self._stop_token(token_ids)
+            )
         return self._take(text, None, None) if text else None
 
     def fail(self) -> CompletionDelta:
         """End the completion after an error; text that was still withheld is dropped."""
         return self._take("", FinishReason.ERROR, None)
+
+    def _stop_token(self, token_ids: tuple[int, ...]) -> int | None:
+        """Return the last token if the request named it as one to stop at."""
+        return token_ids[-1] if token_ids and token_ids[-1] in self._stop_token_ids else None
 
     def _show(self, text: str) -> tuple[str, str | None]:
         if self._num_tokens <= self._min_tokens:  # too early to stop

@@ -16,8 +16,8 @@ from foreword.core.step import TokenLogprob
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
-from foreword.kv import KVCache, root_digest
-from foreword.sched import Scheduler, SequenceUpdate
+from foreword.kv import KVCache
+from foreword.sched import Scheduler, SchedulerStats, SequenceUpdate
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -38,6 +38,7 @@ class Engine:
 
     Args:
         backend: what runs the model; its pool is allocated here.
+        cache_root: digest of all that KV blocks depend on beside their tokens.
         clock: monotonic seconds.
     """
 
@@ -48,6 +49,7 @@ class Engine:
         config: EngineConfig,
         *,
         model_name: str,
+        cache_root: bytes = b"",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         backend.allocate(config.cache.num_blocks)
@@ -57,7 +59,7 @@ class Engine:
         self.model_name = model_name
         self.clock = clock
         root = root_digest({"model": model_name.encode()})
-        self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, root))
+        self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, cache_root))
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
         self._seeds = random.Random(config.seed)
@@ -89,48 +91,52 @@ class Engine:
             ContextLengthError: the prompt leaves no room in the context.
         """
         prompt = tuple(prompt_token_ids)
-        vocab_size = self.backend.vocab_size
-        if not prompt:
-            raise InvalidRequestError("the prompt has no tokens", param="prompt")
-        for token_id in prompt:
-            if isinstance(token_id, bool) or not isinstance(token_id, int):
-                raise InvalidRequestError(f"{token_id!r} is no token id", param="prompt")
-            if not 0 <= token_id < vocab_size:
-                raise InvalidRequestError(
-                    f"token id {token_id} is outside the vocabulary of {vocab_size}",
-                    param="prompt",
-                )
-        params.check_token_ids(vocab_size)
-        room = self.max_model_len - len(prompt)
-        if room < (1 if params.max_tokens != 0 else 0):
-            raise ContextLengthError(
-                f"the prompt has {len(prompt)} tokens, and the context holds "
-                f"{self.max_model_len} with at least one for the answer",
-                prompt_tokens=len(prompt),
-                limit_tokens=self.max_model_len,
-                param="prompt",
-            )
+        self._check_prompt(prompt)
+        params.check_token_ids(self.backend.vocab_size)
         return Request(
             request_id=request_id if request_id is not None else f"req-{next(self._ids)}",
             prompt_token_ids=prompt,
             params=params,
-            max_tokens=room if params.max_tokens is None else min(params.max_tokens, room),
+            max_tokens=self._max_tokens(len(prompt), params.max_tokens),
             eos_token_ids=frozenset() if params.ignore_eos else self.tokenizer.eos_token_ids,
             seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
             arrival_s=self.clock() if arrival_s is None else arrival_s,
         )
 
+    def _check_prompt(self, prompt: tuple[int, ...]) -> None:
+        if not prompt:
+            raise InvalidRequestError("the prompt has no tokens", param="prompt")
+        if set(map(type, prompt)) != {int}:
+            raise InvalidRequestError("token ids must be integers", param="prompt")
+        vocab_size = self.backend.vocab_size
+        for token_id in (min(prompt), max(prompt)):
+            if not 0 <= token_id < vocab_size:
+                raise InvalidRequestError(
+                    f"token id {token_id} is outside the vocabulary of {vocab_size}", param="prompt"
+                )
+
+    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
+        """Tokens to generate at most: what was asked for, as far as the context goes."""
+        room = self.max_model_len - num_prompt_tokens
+        if room < (0 if asked == 0 else 1):
+            raise ContextLengthError(
+                f"the prompt has {num_prompt_tokens} tokens, and the context holds "
+                f"{self.max_model_len} with at least one for the answer",
+                prompt_tokens=num_prompt_tokens,
+                limit_tokens=self.max_model_len,
+                param="prompt",
+            )
+        if asked is not None:
+            return min(asked, room)
+        return max(1, min(room, self.scheduler.max_sequence_tokens - num_prompt_tokens))
+
     def add(self, request: Request) -> None:
         """Queue a request.
 
         Raises:
-            InvalidRequestError: a request of this id is running.
+            InvalidRequestError: a request of this id is running, or ``n`` is too large.
             ContextLengthError: it could not fit the KV pool even alone.
         """
-        if request.request_id in self._running:
-            raise InvalidRequestError(
-                f"request id {request.request_id!r} is in use", param="request_id"
-            )
         self.scheduler.add(request, self.clock())
         streams = [
             CompletionStream(index, request.params, self.tokenizer)
@@ -142,6 +148,10 @@ class Engine:
         """Drop a request and free its blocks; unknown ids are ignored."""
         if self._running.pop(request_id, None) is not None:
             self.scheduler.abort(request_id)
+
+    def stats(self) -> SchedulerStats:
+        """Sequences and blocks now, and counters since the start."""
+        return self.scheduler.stats
 
     def step(self) -> list[RequestDelta]:
         """Run one step and return what it brought, at most one delta for each request.
@@ -174,7 +184,7 @@ class Engine:
             if update.prompt_logprobs:
                 running.prompt_logprobs = update.prompt_logprobs
             delta = running.streams[update.index].push(
-                update.token_ids, update.logprobs, update.finish_reason, update.stop_token_id
+                update.token_ids, update.logprobs, update.finish_reason
             )
             if delta is None:
                 continue

@@ -11,10 +11,10 @@ from foreword.core.request import Request
 from foreword.engine.build import build_engine
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
-from foreword.errors import ForewordError, InvalidRequestError
+from foreword.errors import InvalidRequestError
 from foreword.text.tokenizer import Tokenizer
 
-Prompt = str | Sequence[int] | Mapping[str, Any]
+Prompt = str | Sequence[int] | dict[str, Any]
 Message = Mapping[str, Any]
 
 
@@ -125,8 +125,9 @@ class LLM:
             self.engine.abort(request.request_id)
 
     def _encode(self, prompt: Prompt) -> tuple[str | None, list[int]]:
-        if isinstance(prompt, Mapping):
-            prompt = prompt["prompt_token_ids"] if "prompt_token_ids" in prompt else prompt["prompt"]
+        """Return the prompt's text, where there is one, and its token ids."""
+        if isinstance(prompt, dict):
+            return self._encode(prompt.get("prompt_token_ids") or prompt["prompt"])
         if isinstance(prompt, str):
             return prompt, self.tokenizer.encode(prompt)
         return None, list(prompt)
@@ -174,7 +175,7 @@ class LLM:
 
 
 def _as_batch(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    if isinstance(prompts, (str, Mapping)) or (prompts and isinstance(prompts[0], int)):
+    if isinstance(prompts, (str, dict)) or (prompts and isinstance(prompts[0], int)):
         return [prompts]  # type: ignore[list-item]
     return list(prompts)  # type: ignore[arg-type]
 

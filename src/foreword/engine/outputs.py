@@ -19,7 +19,7 @@ class CompletionDelta:
             withheld because it might have become a stop string.
         logprobs: one for each token where they were asked for.
         finish_reason: set on the last delta of the completion.
-        stop_reason: the stop string or stop token that ended it; None for the end-of-sequence token.
+        stop_reason: the stop string or stop token that ended it; None for end of sequence.
     """
 
     index: int

@@ -1,0 +1,141 @@
+"""The command line, as its user types it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FOREWORD = str(Path(sys.executable).with_name("foreword"))
+
+
+def foreword(*arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [FOREWORD, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200", **env},
+        check=False,
+    )
+
+
+def test_run_streams_an_answer_and_ends_with_its_ttft(smollm2_path: Path) -> None:
+    done = foreword(
+        "run", "What is the capital of France?", "-m", str(smollm2_path), "--max-tokens", "20"
+    )
+    assert done.returncode == 0, done.stderr
+    *answer, last = done.stdout.splitlines()
+    assert "Paris" in " ".join(answer)
+    assert re.fullmatch(r"TTFT \d+\.\d ms · \d+ tokens · \d+\.\d tok/s · ready in \d+ ms", last), (
+        last
+    )
+
+
+def test_run_reads_standard_input(smollm2_path: Path) -> None:
+    done = foreword(
+        "run", "-", "--raw", "-q", "-m", str(smollm2_path), "--max-tokens", "4", stdin="1, 2, 3, 4,"
+    )
+    assert done.stdout.startswith(" 5"), (done.stdout, done.stderr)
+
+
+def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
+    done = foreword(
+        "chat",
+        "-m",
+        str(smollm2_path),
+        "--max-tokens",
+        "8",
+        stdin="My name is Ada.\nHello\n/reset\n/exit\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("TTFT") == 2
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None:
+    chat = subprocess.Popen(
+        [FOREWORD, "chat", "-m", str(smollm2_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    chat.stdin.write("Count from 1 to 1000.\n")
+    chat.stdin.flush()
+    chat.stdout.readline()  # the greeting; then the answer begins
+    time.sleep(1.5)
+    chat.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    out, _ = chat.communicate("/exit\n", timeout=20)
+    assert "[stopped]" in out
+    assert "TTFT" in out
+    assert chat.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "hi", "-m", "no-such-model"), "no-such-model"),
+        (("run", "hi", "-m", "/no/such/file.gguf"), "/no/such/file.gguf"),
+        (("run", "hi", "-m", __file__), "magic"),
+        (("run", "hi", "--max-num-seqs", "0"), "max_num_seqs"),
+        (("run", "hi", "--temperature", "nan"), "temperature"),
+        (("run", "hi", "--isa", "riscv"), "isa"),
+        (("run", "word " * 9000), "context"),
+        (("serve", "--max-model-len", "99999999"), "max_model_len"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    smollm2_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = foreword(*arguments)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_models_lists_what_can_be_had() -> None:
+    done = foreword("models")
+    assert "smollm2:135m" in done.stdout
+    assert "gemma3:270m" in done.stdout
+
+
+def test_help_lists_every_option_with_its_default() -> None:
+    shown = foreword("serve", "--help").stdout
+    for option in (
+        "--host",
+        "--port",
+        "--block-size",
+        "--max-num-batched-tokens",
+        "--max-num-seqs",
+        "--max-model-len",
+        "--no-enable-prefix-caching",
+        "--api-key",
+    ):
+        assert option in shown, shown
+
+
+def test_import_is_quick() -> None:
+    code = "import time; t = time.perf_counter(); import foreword; print(time.perf_counter() - t)"
+    times = [
+        float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(3)
+    ]
+    assert min(times) < 0.05
+
+
+def test_start_to_first_token_is_quick(smollm2_path: Path) -> None:
+    foreword("run", "--max-tokens", "1", "Hello", "-m", str(smollm2_path))  # fills the caches
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        foreword("run", "--max-tokens", "1", "Hello", "-m", str(smollm2_path))
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.9  # the target is 0.6 s; a shared machine gets some slack

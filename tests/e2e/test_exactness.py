@@ -1,0 +1,72 @@
+"""The real model's greedy output: the same alone, batched, chunked, preempted, or from the cache."""
+
+from __future__ import annotations
+
+import pydoc_data.topics
+from pathlib import Path
+
+import pytest
+
+from foreword import LLM, SamplingParams
+
+PARAMS = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True, logprobs=2)
+TEXT = pydoc_data.topics.topics["assignment"]
+# lengths on both sides of a block's and of a chunk's edge
+PROMPTS = [
+    TEXT[start : start + length] for start, length in [(0, 60), (200, 400), (900, 1400), (0, 61)]
+]
+
+Answer = list[tuple[int, float]]
+
+
+def answers(llm: LLM, prompts: list[str]) -> list[Answer]:
+    """Tokens and their log-probabilities: equal ones mean equal logits, bit for bit."""
+    return [
+        [(entry.token_id, entry.logprob) for entry in output.outputs[0].logprobs]
+        for output in llm.generate(prompts, PARAMS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(smollm2_path: Path) -> list[Answer]:
+    llm = LLM(str(smollm2_path), enable_prefix_caching=False)
+    return [answers(llm, [prompt])[0] for prompt in PROMPTS]
+
+
+def test_in_a_batch(smollm2_path: Path, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), enable_prefix_caching=False)
+    assert answers(llm, PROMPTS) == alone
+
+
+@pytest.mark.parametrize("chunk", [7, 16, 50])
+def test_at_any_chunk_size(smollm2_path: Path, alone: list[Answer], chunk: int) -> None:
+    llm = LLM(str(smollm2_path), max_num_batched_tokens=chunk)
+    assert answers(llm, PROMPTS[:2]) == alone[:2]
+
+
+def test_after_preemption(smollm2_path: Path, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), num_blocks=28, enable_prefix_caching=False)
+    assert answers(llm, PROMPTS) == alone
+    assert llm.engine.stats().num_preemptions > 0
+
+
+def test_on_a_cache_hit(smollm2_path: Path, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path))
+    for _ in range(2):
+        assert answers(llm, PROMPTS) == alone
+    output = llm.generate(PROMPTS[2], PARAMS)[0]
+    assert output.num_cached_tokens == (len(output.prompt_token_ids) - 1) // 16 * 16
+
+
+def test_with_one_thread(smollm2_path: Path, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), num_threads=1)
+    assert answers(llm, PROMPTS[:2]) == alone[:2]
+
+
+def test_completions_of_one_prompt_do_not_disturb_each_other(smollm2_path: Path) -> None:
+    llm = LLM(str(smollm2_path))
+    params = SamplingParams(n=3, temperature=1.0, seed=7, max_tokens=12)
+    together = llm.generate(PROMPTS[0], params)[0].outputs
+    again = llm.generate(PROMPTS, params)[0].outputs
+    assert [o.token_ids for o in together] == [o.token_ids for o in again]
+    assert len({tuple(o.token_ids) for o in together}) == 3

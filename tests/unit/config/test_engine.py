@@ -1,0 +1,75 @@
+"""Options become settings that fit the model and the machine, or an error that names the option."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from foreword.config.engine import EngineConfig, EngineOptions, resolve
+from foreword.errors import ConfigError
+
+GIB = 2**30
+
+
+def resolved(memory: int = 8 * GIB, **options: object) -> EngineConfig:
+    return resolve(
+        EngineOptions(**options),  # type: ignore[arg-type]
+        context_length=2048,
+        block_bytes=1 << 20,
+        free_memory_bytes=memory,
+    )
+
+
+def test_a_large_machine_gets_room_for_every_sequence() -> None:
+    config = resolved(memory=100 * GIB, max_num_seqs=4)
+    assert config.cache.num_blocks == 4 * 2048 // 16
+    assert config.scheduler.max_model_len == 2048
+
+
+def test_the_pool_takes_a_share_of_the_memory() -> None:
+    assert resolved(memory=8 * GIB).cache.num_blocks == 2 * GIB >> 20
+
+
+def test_a_small_pool_shortens_the_context_and_says_why() -> None:
+    config = resolved(kv_cache_memory_bytes=10 << 20)
+    assert config.scheduler.max_model_len == 160
+    choice = next(c for c in config.choices if c.name == "max_model_len")
+    assert "pool" in choice.why
+
+
+def test_num_blocks_wins_over_bytes() -> None:
+    assert resolved(num_blocks=7, kv_cache_memory_bytes=GIB).cache.num_blocks == 7
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_model_len",
+        "num_blocks",
+        "kv_cache_memory_bytes",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "block_size",
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_nonsense_is_refused_by_name(name: str, value: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolved(**{name: value})
+    assert caught.value.option == name
+
+
+def test_a_context_over_the_models_is_refused() -> None:
+    with pytest.raises(ConfigError, match="2048"):
+        resolved(max_model_len=2049)
+
+
+def test_every_setting_is_explained() -> None:
+    names = {choice.name for choice in resolved().choices}
+    settings = {
+        field.name
+        for part in (resolved().cache, resolved().scheduler)
+        for field in dataclasses.fields(part)
+    }
+    assert settings - {"block_size"} <= names

@@ -1,0 +1,39 @@
+"""What import-linter cannot see: the compiled module, and the cost of the package's import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import foreword
+
+SOURCE = Path(foreword.__file__).parent
+MAY_USE_CORE = ("backends/cpu/", "weights/")
+
+
+def imported_names(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return names
+
+
+def test_only_the_cpu_backend_and_weights_import_the_compiled_module() -> None:
+    users = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if "foreword._core" in imported_names(path)
+    }
+    assert users, "nobody imports the core: this test looks at the wrong place"
+    assert not [user for user in users if not user.startswith(MAY_USE_CORE)]
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, foreword; print(*sorted(sys.modules))"
+    modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not {"numpy", "tokenizers", "fastapi", "typer", "foreword._core"} & set(modules)
