@@ -1,0 +1,237 @@
+"""A real server on a real socket: the real engine over a backend whose tokens are a script."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+import openai
+import pytest
+import uvloop
+
+from foreword.backends.null import NullBackend
+from foreword.config.cache import CacheConfig
+from foreword.config.engine import EngineConfig
+from foreword.config.scheduler import SchedulerConfig
+from foreword.config.server import ServerConfig
+from foreword.core.step import SequenceStep, StepPlan
+from foreword.engine.async_engine import AsyncEngine
+from foreword.engine.engine import Engine
+from foreword.server.serve import Server
+
+EOS = 256
+_ALPHABET = b"abcdefghijklmnopqrstuvwxyz "
+
+
+class ByteTokenizer:
+    """Every byte is a token, and 256 ends a sequence."""
+
+    vocab_size = 257
+    bos_token_id = None
+    eos_token_ids = frozenset({EOS})
+
+    def encode(self, text: str, *, add_bos: bool | None = None) -> list[int]:
+        del add_bos
+        return list(text.encode(errors="replace"))
+
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True
+    ) -> list[int]:
+        text = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
+        return self.encode(text + "assistant: " * add_generation_prompt)
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
+        del skip_special
+        return b"".join(self.token_bytes(token_id) for token_id in ids).decode(errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b"" if token_id == EOS else bytes([token_id])
+
+    def token_text(self, token_id: int) -> str:
+        return self.token_bytes(token_id).decode(errors="replace")
+
+    def detokenizer(self) -> ByteDetokenizer:
+        return ByteDetokenizer()
+
+
+class ByteDetokenizer:
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        return self._decoder.decode(b"" if token_id == EOS else bytes([token_id]))
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+def scripted(history: Sequence[int], step: SequenceStep, draw: int) -> int:
+    """After ``…say:WORDS`` the answer is WORDS (to the end of the line); else the alphabet."""
+    del draw
+    prompt = bytes(history[: step.num_prompt_tokens])
+    position = len(history) - step.num_prompt_tokens
+    _, asked, words = prompt.rpartition(b"say:")
+    if not asked:
+        return _ALPHABET[position % len(_ALPHABET)]
+    words = words.partition(b"\n")[0]
+    return words[position] if position < len(words) else EOS
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP response that was read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error = self.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        return error
+
+
+class Running:
+    """A server that runs in a thread, and ways to talk to it."""
+
+    def __init__(self, engine: Engine, **settings: Any) -> None:
+        self.engine = AsyncEngine(engine)
+        self.server = Server(self.engine, ServerConfig(port=0, **settings))
+        self.host, self.port = self.server.address
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self.wait_for(lambda: self.engine.accepting)
+
+    def _run(self) -> None:
+        async def run() -> None:
+            self.loop = asyncio.get_running_loop()
+            await self.server.run()
+
+        uvloop.run(run())
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's thread runs."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Begin the end, as a signal would."""
+        self.loop.call_soon_threadsafe(self.server.stop)
+
+    def join(self, timeout: float = 10.0) -> None:
+        """Wait for the server to have ended."""
+        self._thread.join(timeout)
+        assert not self.alive, "the server did not end"
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """Return the real client, which does not retry."""
+        options = {"api_key": "any", "max_retries": 0, "timeout": 30.0, **options}
+        return openai.OpenAI(base_url=f"http://{self.host}:{self.port}/v1", **options)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send a request on a connection of its own; what is not bytes becomes JSON."""
+        connection = HTTPConnection(self.host, self.port, timeout=30.0)
+        try:
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, data, dict(headers or {}))
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: Any) -> Reply:
+        return self.send("POST", path, body)
+
+    def get(self, path: str) -> Reply:
+        return self.send("GET", path)
+
+    def connect(self) -> socket.socket:
+        """Open a raw connection."""
+        return socket.create_connection((self.host, self.port), timeout=30.0)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 5.0) -> float:
+        """Wait until ``condition`` holds; return for how long, or fail."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > timeout:
+                raise AssertionError(f"not within {timeout} s")
+            time.sleep(0.002)
+        return time.monotonic() - began
+
+    @property
+    def idle(self) -> bool:
+        """Whether no sequence waits or runs, and every block is free or cached."""
+        stats = self.engine.stats()
+        return not (stats.num_running or stats.num_waiting or stats.blocks.referenced)
+
+
+def tiny_engine(
+    *,
+    on_step: Callable[[StepPlan], None] | None = None,
+    max_num_seqs: int = 64,
+    max_num_batched_tokens: int = 512,
+    max_model_len: int = 4096,
+    num_blocks: int = 4096,
+) -> Engine:
+    backend = NullBackend(vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step)
+    config = EngineConfig(
+        cache=CacheConfig(num_blocks=num_blocks),
+        scheduler=SchedulerConfig(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_model_len=max_model_len,
+        ),
+        seed=0,
+        choices=(),
+    )
+    return Engine(backend, ByteTokenizer(), config, model_name="tiny")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    """Return a server that a module's tests share."""
+    running = Running(tiny_engine())
+    yield running
+    running.stop()
+    running.join()
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[..., Running]]:
+    """Return a function that starts servers, which end with the test.
+
+    Its options are `tiny_engine`'s and `ServerConfig`'s.
+    """
+    started: list[Running] = []
+
+    def start(**options: Any) -> Running:
+        names = tiny_engine.__kwdefaults__ or {}
+        engine = {name: options.pop(name) for name in list(options) if name in names}
+        started.append(Running(tiny_engine(**engine), **options))
+        return started[-1]
+
+    yield start
+    for running in started:
+        if running.alive:
+            running.stop()
+            running.stop()  # at once
+        running.join()
