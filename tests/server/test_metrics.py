@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -50,7 +51,11 @@ def test_ttft_is_what_the_client_measures(launch):
     assert measured - reported < 10 * 0.005 + 0.05 * measured
     # Each answer was four steps: three letters and the end. The end is no content of its own.
     assert 3 * 0.02 <= change["e2e_request_latency_seconds_sum{}"] / 10 < 0.5
+    assert change["inter_token_latency_seconds_count{}"] == 10 * 2
     assert 0.02 <= change["inter_token_latency_seconds_sum{}"] / 20 < 0.1
+    assert change["request_queue_seconds_count{}"] == 10
+    preparation = change["request_preparation_seconds_sum{}"]
+    assert 0 < preparation + change["request_queue_seconds_sum{}"] <= reported - 10 * 0.02
 
 
 def test_every_request_is_counted_once(launch):
@@ -129,9 +134,11 @@ def test_histograms_resolve_from_half_a_millisecond(server):
 def test_instants_are_in_order(writes):
     life = Lifetime(time.monotonic())
     life.queued()
+    life.scheduled_s = time.monotonic()
     gaps = [life.written() for _ in range(writes)]
-    instants = [life.received_s, life.queued_s, life.first_written_s, life.last_written_s]
+    instants = [getattr(life, field.name) for field in fields(life)]
     happened = [instant for instant in instants if instant is not None]
+    assert len(happened) == 3 + 2 * bool(writes)
     assert happened == sorted(happened)
     assert (life.ttft_s is None) == (writes == 0)
     assert gaps[:1] == [None] * bool(writes)

@@ -28,6 +28,7 @@ class _Running:
     request: Request
     streams: list[CompletionStream]
     num_cached_tokens: int = 0
+    first_scheduled_s: float | None = None
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None  # until the first delta takes them
 
 
@@ -58,7 +59,6 @@ class Engine:
         self.config = config
         self.model_name = model_name
         self.clock = clock
-        root = root_digest({"model": model_name.encode()})
         self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, cache_root))
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
@@ -90,6 +90,7 @@ class Engine:
             InvalidRequestError: no prompt, or ids outside the vocabulary.
             ContextLengthError: the prompt leaves no room in the context.
         """
+        max_tokens = self._max_tokens(len(prompt_token_ids), params.max_tokens)
         prompt = tuple(prompt_token_ids)
         self._check_prompt(prompt)
         params.check_token_ids(self.backend.vocab_size)
@@ -97,7 +98,7 @@ class Engine:
             request_id=request_id if request_id is not None else f"req-{next(self._ids)}",
             prompt_token_ids=prompt,
             params=params,
-            max_tokens=self._max_tokens(len(prompt), params.max_tokens),
+            max_tokens=max_tokens,
             eos_token_ids=frozenset() if params.ignore_eos else self.tokenizer.eos_token_ids,
             seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
             arrival_s=self.clock() if arrival_s is None else arrival_s,
@@ -181,6 +182,7 @@ class Engine:
         completions = []
         for update in updates:
             running.num_cached_tokens = update.num_cached_tokens
+            running.first_scheduled_s = update.first_scheduled_s
             if update.prompt_logprobs:
                 running.prompt_logprobs = update.prompt_logprobs
             delta = running.streams[update.index].push(
@@ -217,6 +219,7 @@ class Engine:
             completions=tuple(completions),
             num_prompt_tokens=len(request.prompt_token_ids),
             num_cached_tokens=running.num_cached_tokens,
+            first_scheduled_s=running.first_scheduled_s,
             prompt_logprobs=prompt_logprobs,
             error=error,
             finished=finished,

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 class Lifetime:
     """When things happened to a request, in `time.monotonic` seconds; None: not (yet).
 
-    For what did happen, in this order: received ≤ queued ≤ first written ≤ last written.
+    What did happen, happened in the order of the attributes.
 
     Attributes:
         received_s: its head was read from the socket.
         queued_s: it was parsed, templated and tokenised, and went to the engine.
+        scheduled_s: it was first part of a step.
         first_written_s: the first content byte was written to the socket.
         last_written_s: the same for the latest content.
     """
 
     received_s: float
     queued_s: float | None = None
+    scheduled_s: float | None = None
     first_written_s: float | None = None
     last_written_s: float | None = None
 

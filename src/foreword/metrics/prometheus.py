@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from foreword.metrics.lifetime import Lifetime
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # 0.5 ms … 5 min, three steps a decade: TTFT on a warm cache is a few milliseconds.
@@ -65,6 +67,9 @@ class ServingMetrics:
         self._preparation = self._histogram(
             "request_preparation_seconds", "Request read to handed to the engine."
         )
+        self._queue = self._histogram(
+            "request_queue_seconds", "Handed to the engine to first part of a step."
+        )
 
     def completion(self, finish_reason: str) -> None:
         """Count a completion that ended."""
@@ -82,11 +87,17 @@ class ServingMetrics:
         """Record the time between two writes of a stream."""
         self._gap.labels(**self._labels).observe(seconds)
 
-    def latencies(self, *, ttft_s: float, preparation_s: float, e2e_s: float, stream: bool) -> None:
-        """Record the times of a request that has written content."""
-        self._ttft.labels(**self._labels, stream=str(stream).lower()).observe(ttft_s)
-        self._preparation.labels(**self._labels).observe(preparation_s)
-        self._e2e.labels(**self._labels).observe(e2e_s)
+    def latencies(self, life: Lifetime, *, stream: bool) -> None:
+        """Record the times of a request that is over; what did not happen to it is left out."""
+        queued_s, scheduled_s = life.queued_s, life.scheduled_s
+        if queued_s is not None:
+            self._preparation.labels(**self._labels).observe(queued_s - life.received_s)
+        if queued_s is not None and scheduled_s is not None:
+            self._queue.labels(**self._labels).observe(scheduled_s - queued_s)
+        if life.ttft_s is not None:
+            self._ttft.labels(**self._labels, stream=str(stream).lower()).observe(life.ttft_s)
+        if life.last_written_s is not None:
+            self._e2e.labels(**self._labels).observe(life.last_written_s - life.received_s)
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""

@@ -48,7 +48,8 @@ def _streamed(generation: Generation, chunks: Chunks, *, include_usage: bool) ->
             async with aclosing(generation.run()) as deltas:
                 async for prompt, delta in deltas:
                     await write(chunks.delta(prompt, delta))
-                    generation.written()
+                    if any(part.text for part in delta.completions):
+                        generation.written()
             await write(chunks.usage(generation.usage) + DONE if include_usage else DONE)
         finally:
             generation.record()

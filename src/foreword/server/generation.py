@@ -11,7 +11,7 @@ from typing import Any
 from foreword.core.params import SamplingParams
 from foreword.core.request import FinishReason
 from foreword.engine.async_engine import AsyncEngine
-from foreword.engine.outputs import CompletionDelta, CompletionOutput, RequestDelta, RequestOutput
+from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
 from foreword.metrics.lifetime import Lifetime
 from foreword.metrics.prometheus import ServingMetrics
 from foreword.server.errors import spelled
@@ -121,15 +121,7 @@ class Generation:
     def record(self) -> None:
         """Give the request's numbers to the metrics, once it is over."""
         self._metrics.generated(self.usage.generated)
-        life = self._lifetime
-        if life.ttft_s is None or life.last_written_s is None or life.queued_s is None:
-            return  # no content was written
-        self._metrics.latencies(
-            ttft_s=life.ttft_s,
-            preparation_s=life.queued_s - life.received_s,
-            e2e_s=life.last_written_s - life.received_s,
-            stream=self.stream,
-        )
+        self._metrics.latencies(self._lifetime, stream=self.stream)
 
     def _submit(self, index: int) -> AsyncIterator[RequestDelta]:
         return self._engine.generate(
@@ -143,15 +135,12 @@ class Generation:
         if first:
             self.usage.prompt += delta.num_prompt_tokens
             self.usage.cached += delta.num_cached_tokens
+            self._lifetime.scheduled_s = delta.first_scheduled_s
         for completion in delta.completions:
             self.usage.generated += len(completion.token_ids)
             if completion.finish_reason is not None:
-                self._finish(index, completion)
-
-    def _finish(self, index: int, completion: CompletionDelta) -> None:
-        assert completion.finish_reason is not None
-        self._open.discard((index, completion.index))
-        self._metrics.completion(completion.finish_reason.value)
+                self._open.discard((index, completion.index))
+                self._metrics.completion(completion.finish_reason.value)
 
     def _end(self, reason: FinishReason) -> None:
         """Close the accounts; what has not finished by now ended for ``reason``."""
