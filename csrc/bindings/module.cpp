@@ -4,6 +4,7 @@
 NB_MODULE(_core, m) {
   m.doc() = "foreword's C++ core";
   foreword::bind_weights(m);
+  foreword::bind_text(m);
   foreword::bind_sampler(m);
   foreword::bind_executor(m);
 }

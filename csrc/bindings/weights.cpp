@@ -1,5 +1,6 @@
 // Data types, dequantising, and the scan of GGUF string arrays.
 #include "bindings.h"
+#include "gguf_strings.h"
 #include "foreword/dtype.h"
 
 #include <nanobind/ndarray.h>
@@ -18,8 +19,6 @@ namespace nb = nanobind;
 
 namespace foreword {
 namespace {
-
-using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::optional<std::tuple<const char*, uint32_t, uint32_t>> type_info(uint32_t ggml_type) {
   const DTypeInfo* info = dtype_info(ggml_type);
@@ -41,22 +40,6 @@ nb::ndarray<nb::numpy, float, nb::ndim<1>> dequantize(uint32_t ggml_type, Bytes 
   float* values = out.get();
   nb::capsule owner(out.release(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return {values, {n}, owner};
-}
-
-// A GGUF string is a 64-bit length and that many bytes. Walks `count` of them from `offset`, giving each
-// to `visit`, and stops at one that leaves the data: returns how many it saw and where the next one starts.
-template <typename Visit>
-std::pair<uint64_t, uint64_t> walk_strings(const Bytes& data, uint64_t offset, uint64_t count, Visit visit) {
-  const uint64_t size = data.size();
-  for (uint64_t i = 0; i < count; ++i) {
-    uint64_t length;
-    if (offset > size || size - offset < sizeof length) return {i, offset};
-    std::memcpy(&length, data.data() + offset, sizeof length);
-    if (length > size - offset - sizeof length) return {i, offset};
-    visit(reinterpret_cast<const char*>(data.data()) + offset + sizeof length, length);
-    offset += sizeof length + length;
-  }
-  return {count, offset};
 }
 
 std::pair<uint64_t, uint64_t> skip_strings(Bytes data, uint64_t offset, uint64_t count) {

@@ -1,5 +1,6 @@
-"""foreword's C++ core. Only `foreword.weights` and `foreword.backends.cpu` import it."""
+"""foreword's C++ core, for `foreword.weights`, `foreword.text` and `foreword.backends.cpu` alone."""
 
+import enum
 from collections.abc import Sequence
 from enum import Enum
 
@@ -245,3 +246,57 @@ class Executor:
 
 def available_isas() -> list[str]:
     """Kernel tables that this machine can run, fastest first."""
+
+class PreTokenizer(enum.Enum):
+    """How byte-level BPE cuts text into words; the families of rules."""
+
+    GPT2 = 0
+    SMOLLM = 1
+    LLAMA3 = 2
+    QWEN2 = 3
+    DEFAULT = 4
+
+def split_words(rules: PreTokenizer, text: bytes) -> list[int]:
+    """Byte offsets where the words of a UTF-8 text end."""
+
+class Tokenizer:
+    """Text to ids; see csrc/include/foreword/tokenizer.h. All text is valid UTF-8, in bytes."""
+
+    @staticmethod
+    def spm(
+        data: NDArray[np.uint8],
+        offset: int,
+        count: int,
+        types: NDArray[np.int32],
+        scores: NDArray[np.float32],
+        unknown: int | None,
+        add_space_prefix: bool,
+    ) -> Tokenizer:
+        """From ``count`` GGUF strings at ``offset``. Raises ValueError where they do not fit."""
+
+    @staticmethod
+    def bpe(
+        data: NDArray[np.uint8],
+        offset: int,
+        count: int,
+        types: NDArray[np.int32],
+        merges_offset: int,
+        merges_count: int,
+        split: PreTokenizer,
+        whole_words: bool,
+    ) -> Tokenizer:
+        """From the GGUF strings at the offsets. Raises ValueError where they do not fit."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    def encode(self, text: bytes, parse_special: bool) -> list[int]:
+        """Ids of a text; with ``parse_special``, marks of `protect` are dropped. No GIL."""
+
+    def protect(self, text: bytes) -> bytes:
+        """The text with U+D800 wherever it could take part in a control token."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for. Raises IndexError."""
+
+    def token_type(self, token_id: int) -> int:
+        """GGUF's type of a token. Raises IndexError."""

@@ -29,6 +29,6 @@ def build_engine(options: EngineOptions) -> Engine:
         block_bytes=backend.block_bytes,
         free_memory_bytes=free_memory_bytes(),
     )
-    tokenizer = Tokenizer.load(file, registry.cache_folder() / "tokenizers")
+    tokenizer = Tokenizer.load(file)
     cache_root = root_digest({"model": file.fingerprint, "arithmetic": b"float32"})
     return Engine(backend, tokenizer, config, model_name=options.model, cache_root=cache_root)

@@ -1,0 +1,1 @@
+"""Tokenising, chat templates, detokenising, stop strings."""

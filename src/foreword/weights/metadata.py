@@ -52,6 +52,14 @@ class StringArray(Sequence[str]):
             self._strings = _core.read_strings(self._data, self._offset, self._count)
         return self._strings
 
+    @property
+    def location(self) -> tuple[NDArray[np.uint8], int, int]:
+        """The file's bytes, where in them the first string's length lies, and how many there are.
+
+        For C++ code that reads the strings itself: a vocabulary is too long for Python objects.
+        """
+        return self._data, self._offset, self._count
+
     def __len__(self) -> int:
         return self._count
 

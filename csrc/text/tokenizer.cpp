@@ -1,0 +1,57 @@
+#include "foreword/tokenizer.h"
+
+namespace foreword {
+namespace {
+
+std::string without(std::string_view text, std::string_view part) {
+  std::string out;
+  out.reserve(text.size());
+  size_t begin = 0;
+  for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, begin)) {
+    out.append(text.substr(begin, at - begin));
+    begin = at + part.size();
+  }
+  out.append(text.substr(begin));
+  return out;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
+  for (int32_t id = 0; id < static_cast<int32_t>(vocabulary_.size()); ++id) {
+    const TokenType type = vocabulary_.type(id);
+    if (type == TokenType::Control || type == TokenType::Unknown) control_.add(vocabulary_.text(id), id);
+    if (type == TokenType::UserDefined) user_defined_.add(vocabulary_.text(id), id);
+  }
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
+  std::vector<int32_t> ids;
+  if (!parse_special) {
+    encode_text(text, true, ids);
+    return ids;
+  }
+  bool first = true;
+  for (const Piece& piece : control_.split(text)) {
+    if (piece.token != kNoToken) {
+      ids.push_back(piece.token);
+    } else {
+      encode_text(without(text.substr(piece.begin, piece.end - piece.begin), kGuard), first, ids);
+    }
+    first = piece.token != kNoToken;
+  }
+  return ids;
+}
+
+void Tokenizer::encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const {
+  for (const Piece& piece : user_defined_.split(text)) {
+    if (piece.token != kNoToken) {
+      ids.push_back(piece.token);
+    } else {
+      encode_plain(text.substr(piece.begin, piece.end - piece.begin), first, ids);
+    }
+    first = piece.token != kNoToken;
+  }
+}
+
+}  // namespace foreword
