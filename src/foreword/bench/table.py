@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foreword.bench.latency import LatencyReport
-from foreword.bench.stats import Summary
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
 def latency_table(report: LatencyReport) -> Table:
-    """Lay out a report: a row for each case, medians, with the range where it matters."""
+    """Lay out a report: a row for each case, medians, and the range of TTFT."""
     from rich.table import Table
 
     machine = report.machine
@@ -24,26 +23,26 @@ def latency_table(report: LatencyReport) -> Table:
         title=f"{report.engine['model']}: median of {report.settings.repeats}",
         caption="\n".join(notes),
     )
-    for heading in ("prompt", "output", "TTFT ms", "(range)", "TPOT ms", "(range)"):
-        table.add_column(heading, justify="right")
-    table.add_column("prefill tok/s", justify="right")
-    table.add_column("decode tok/s", justify="right")
+    headings = (
+        "prompt",
+        "output",
+        "TTFT ms",
+        "range",
+        "TPOT ms",
+        "prefill\ntok/s",
+        "decode\ntok/s",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for case in report.cases:
+        ttft, tpot, decode = case.ttft_ms, case.tpot_ms, case.decode_tok_s
         table.add_row(
-            str(case.prompt_tokens),
-            str(case.output_tokens),
-            *_median_and_range(case.ttft_ms, 1),
-            *_median_and_range(case.tpot_ms, 2),
+            f"{case.prompt_tokens}",
+            f"{case.output_tokens}",
+            f"{ttft.median:,.1f}",
+            f"{ttft.low:,.1f}–{ttft.high:,.1f}",
+            f"{tpot.median:,.2f}" if tpot else "–",
             f"{case.prefill_tok_s.median:,.0f}",
-            f"{case.decode_tok_s.median:,.1f}" if case.decode_tok_s else "–",
+            f"{decode.median:,.1f}" if decode else "–",
         )
     return table
-
-
-def _median_and_range(summary: Summary | None, digits: int) -> tuple[str, str]:
-    if summary is None:
-        return "–", ""
-    return (
-        f"{summary.median:,.{digits}f}",
-        f"{summary.low:,.{digits}f}–{summary.high:,.{digits}f}",
-    )
