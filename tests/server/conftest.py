@@ -206,6 +206,12 @@ def tiny_engine(
     return Engine(backend, ByteTokenizer(), config, model_name="tiny")  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="session")
+def running() -> type[Running]:
+    """Return the class, for tests that bring an engine of their own."""
+    return Running
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     """Return a server that a module's tests share."""

@@ -65,6 +65,7 @@ def test_every_request_is_counted_once(launch):
         {"prompt": "say:abcd", "stream": True},
         {"prompt": "say:abcd", "max_tokens": 2, "n": 2},
         {"prompt": "bad", "n": -1},
+        {"prompt": "x" * 5000},
     ):
         server.post(TEXT, body)
     server.post("/v1/chat/completions", {"messages": []})
@@ -73,7 +74,8 @@ def test_every_request_is_counted_once(launch):
     now = scrape(server)
     assert now['completions_total{finish_reason="stop"}'] == 2
     assert now['completions_total{finish_reason="length"}'] == 2
-    assert now['errors_total{status="400"}'] == 2
+    assert 'completions_total{finish_reason="error"}' not in now
+    assert now['errors_total{status="400"}'] == 3
     assert now['errors_total{status="404"}'] == 1
     assert now["prompt_tokens_total{}"] == 24
     assert now['time_to_first_token_seconds_count{stream="false"}'] == 2

@@ -264,3 +264,17 @@ def test_an_error_before_the_first_token_is_a_status(launch):
         reply = server.post(TEXT, {"prompt": "x", "stream": stream})
         assert (reply.status, reply.error["type"]) == (500, "server_error")
     assert server.get("/livez").status == 200
+
+
+def test_an_unforeseen_error_is_a_500_that_tells_nothing(launch, caplog):
+    server = launch()
+
+    def encode(text: str) -> list[int]:
+        raise ValueError("a secret")
+
+    server.engine.tokenizer.encode = encode
+    for stream in (False, True):
+        reply = server.post(TEXT, {"prompt": "x", "stream": stream})
+        assert (reply.status, reply.error["type"]) == (500, "server_error")
+        assert "secret" not in reply.error["message"]
+    assert "a secret" in caplog.text

@@ -12,6 +12,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.request import FinishReason
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
+from foreword.errors import InvalidRequestError
 from foreword.metrics.lifetime import Lifetime
 from foreword.metrics.prometheus import ServingMetrics
 from foreword.server.errors import spelled
@@ -90,11 +91,15 @@ class Generation:
                         self._count(index, delta, first=index not in seen)
                         seen.add(index)
                         yield index, delta
+        except InvalidRequestError:  # refused: nothing has begun that could have ended
+            self._open.clear()
+            raise
         except Exception:
             self._end(FinishReason.ERROR)
             raise
         finally:
             self._end(FinishReason.ABORT)
+            self._metrics.generated(self.usage.generated)
 
     async def collect(self) -> list[RequestOutput]:
         """Run to the end and return the whole, an output for each prompt."""
@@ -119,8 +124,7 @@ class Generation:
             self._metrics.gap(gap_s)
 
     def record(self) -> None:
-        """Give the request's numbers to the metrics, once it is over."""
-        self._metrics.generated(self.usage.generated)
+        """Give the request's times to the metrics, once it is over."""
         self._metrics.latencies(self._lifetime, stream=self.stream)
 
     def _submit(self, index: int) -> AsyncIterator[RequestDelta]:
@@ -143,7 +147,7 @@ class Generation:
                 self._metrics.completion(completion.finish_reason.value)
 
     def _end(self, reason: FinishReason) -> None:
-        """Close the accounts; what has not finished by now ended for ``reason``."""
+        """Count what has not finished by now as ended for ``reason``."""
         for _ in self._open:
             self._metrics.completion(reason.value)
         self._open.clear()

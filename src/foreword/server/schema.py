@@ -34,6 +34,7 @@ IGNORED = frozenset(
 )
 # Values that ask for nothing, of parameters that foreword does not have (yet).
 _NEUTRAL: dict[str, tuple[object, ...]] = {
+    "annotations": ([],),
     "best_of": (1,),
     "functions": ([],),
     "modalities": (["text"],),

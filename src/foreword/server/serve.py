@@ -38,6 +38,7 @@ class Server:
                 lifespan="on",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
                 server_header=False,
                 backlog=_BACKLOG,
                 timeout_keep_alive=config.keep_alive_timeout,
