@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from foreword import __version__
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
-from foreword.errors import ForewordError
+from foreword.errors import ForewordError, TemplateError
 from foreword.metrics.prometheus import ServingMetrics
 from foreword.server import chat, completions, docs, operations, tokens
 from foreword.server.asgi import ClientLeftError, Entry
@@ -33,6 +33,9 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
         await engine.start()
+        with suppress(TemplateError):  # a model without a template serves completions
+            # Importing and compiling what templates need takes 0.1 s: not the first client's.
+            await engine.encode_chat([{"role": "user", "content": ""}])
         yield
         await engine.shutdown()
 
