@@ -1,4 +1,4 @@
-"""The real model's greedy output: the same alone, batched, chunked, preempted, or from the cache."""
+"""The real model's greedy output: equal alone, batched, chunked, preempted or from the cache."""
 
 from __future__ import annotations
 
