@@ -45,9 +45,9 @@ def test_at_any_chunk_size(smollm2_path: Path, alone: list[Answer], chunk: int) 
 
 
 def test_after_preemption(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path), num_blocks=28, enable_prefix_caching=False)
+    llm = LLM(str(smollm2_path), num_blocks=32, enable_prefix_caching=False)
     assert answers(llm, PROMPTS) == alone
-    assert llm.engine.stats().num_preemptions > 0
+    assert llm.engine.stats().totals.preemptions > 0
 
 
 def test_on_a_cache_hit(smollm2_path: Path, alone: list[Answer]) -> None:
