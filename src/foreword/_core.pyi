@@ -1,4 +1,4 @@
-"""foreword's C++ core, for `foreword.weights`, `foreword.text` and `foreword.backends.cpu` alone."""
+"""foreword's C++ core. `foreword.weights`, `.text` and `.backends.cpu` alone import it."""
 
 import enum
 from collections.abc import Sequence
