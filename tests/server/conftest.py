@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -16,73 +15,12 @@ from typing import Any
 import openai
 import pytest
 import uvloop
+from support.scripted import tiny_engine
 
-from foreword.backends.null import NullBackend
-from foreword.config.cache import CacheConfig
-from foreword.config.engine import EngineConfig
-from foreword.config.scheduler import SchedulerConfig
 from foreword.config.server import ServerConfig
-from foreword.core.step import SequenceStep, StepPlan
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.engine import Engine
 from foreword.server.serve import Server
-
-EOS = 256
-_ALPHABET = b"abcdefghijklmnopqrstuvwxyz "
-
-
-class ByteTokenizer:
-    """Every byte is a token, and 256 ends a sequence."""
-
-    vocab_size = 257
-    bos_token_id = None
-    eos_token_ids = frozenset({EOS})
-
-    def encode(self, text: str, *, add_bos: bool | None = None) -> list[int]:
-        del add_bos
-        return list(text.encode(errors="replace"))
-
-    def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True
-    ) -> list[int]:
-        text = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
-        return self.encode(text + "assistant: " * add_generation_prompt)
-
-    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
-        del skip_special
-        return b"".join(self.token_bytes(token_id) for token_id in ids).decode(errors="replace")
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return b"" if token_id == EOS else bytes([token_id])
-
-    def token_text(self, token_id: int) -> str:
-        return self.token_bytes(token_id).decode(errors="replace")
-
-    def detokenizer(self) -> ByteDetokenizer:
-        return ByteDetokenizer()
-
-
-class ByteDetokenizer:
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def push(self, token_id: int) -> str:
-        return self._decoder.decode(b"" if token_id == EOS else bytes([token_id]))
-
-    def flush(self) -> str:
-        return self._decoder.decode(b"", final=True)
-
-
-def scripted(history: Sequence[int], step: SequenceStep, draw: int) -> int:
-    """After ``…say:WORDS`` the answer is WORDS (to the end of the line); else the alphabet."""
-    del draw
-    prompt = bytes(history[: step.num_prompt_tokens])
-    position = len(history) - step.num_prompt_tokens
-    _, asked, words = prompt.rpartition(b"say:")
-    if not asked:
-        return _ALPHABET[position % len(_ALPHABET)]
-    words = words.partition(b"\n")[0]
-    return words[position] if position < len(words) else EOS
 
 
 @dataclass(frozen=True)
@@ -182,28 +120,6 @@ class Running:
         """Whether no sequence waits or runs, and every block is free or cached."""
         stats = self.engine.stats()
         return not (stats.num_running or stats.num_waiting or stats.blocks.referenced)
-
-
-def tiny_engine(
-    *,
-    on_step: Callable[[StepPlan], None] | None = None,
-    max_num_seqs: int = 64,
-    max_num_batched_tokens: int = 512,
-    max_model_len: int = 4096,
-    num_blocks: int = 4096,
-) -> Engine:
-    backend = NullBackend(vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step)
-    config = EngineConfig(
-        cache=CacheConfig(num_blocks=num_blocks),
-        scheduler=SchedulerConfig(
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_model_len=max_model_len,
-        ),
-        seed=0,
-        choices=(),
-    )
-    return Engine(backend, ByteTokenizer(), config, model_name="tiny")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

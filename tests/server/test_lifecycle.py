@@ -21,7 +21,7 @@ TEXT = "/v1/completions"
 CHILD = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from conftest import tiny_engine
+from support.scripted import tiny_engine
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.server.serve import serve
@@ -97,7 +97,7 @@ class Child:
     """`serve` in a process of its own."""
 
     def __init__(self, drain_timeout: float) -> None:
-        arguments = [str(Path(__file__).parent), str(drain_timeout)]
+        arguments = [str(Path(__file__).parents[1]), str(drain_timeout)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, *arguments], stderr=subprocess.PIPE, text=True
         )

@@ -29,4 +29,5 @@ def serve(
     loaded = load_engine(replace(engine, model=model))
     for choice in loaded.config.choices:
         typer.echo(f"  {choice.name:<24} {choice.value!s:<12} {choice.why}", err=True)
+    loaded.warm_up()
     run_server(AsyncEngine(loaded), server)

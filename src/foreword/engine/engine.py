@@ -12,13 +12,15 @@ from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
 from foreword.core.request import FinishReason, Request
-from foreword.core.step import TokenLogprob
+from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched import Scheduler, SchedulerStats, SequenceUpdate
 from foreword.text.tokenizer import Tokenizer
+
+_WARM_UP_TOKENS = 16  # one block: enough to reach every weight and every kernel
 
 
 @dataclass(slots=True)
@@ -130,6 +132,22 @@ class Engine:
         if asked is not None:
             return min(asked, room)
         return max(1, min(room, self.scheduler.max_sequence_tokens - num_prompt_tokens))
+
+    def warm_up(self) -> None:
+        """Run a step that nobody asked for, so that the first request finds everything in memory.
+
+        Weights are read from the file, and buffers are made, on first use. To be called before the
+        first request: it writes to blocks that the scheduler believes to be free.
+        """
+        step = SequenceStep(
+            seq_id=-1,
+            token_ids=[0] * _WARM_UP_TOKENS,
+            start=0,
+            block_table=[0],
+            draws=(0,),
+            params=SamplingParams(temperature=0.0),
+        )
+        self.backend.execute(StepPlan((step,)))
 
     def add(self, request: Request) -> None:
         """Queue a request.

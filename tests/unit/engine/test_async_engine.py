@@ -1,0 +1,160 @@
+"""`AsyncEngine`: many requests on one event loop, and what happens when readers leave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from support.scripted import tiny_engine
+
+from foreword.core.params import SamplingParams
+from foreword.core.step import StepPlan
+from foreword.engine.async_engine import AsyncEngine
+from foreword.errors import BackendError, EngineStoppedError, InvalidRequestError
+
+Scenario = Callable[[AsyncEngine], Coroutine[Any, Any, None]]
+
+
+def run(scenario: Scenario, **options: Any) -> None:
+    """Run a scenario against a started engine, and stop it."""
+
+    async def main() -> None:
+        engine = AsyncEngine(tiny_engine(**options))
+        await engine.start()
+        try:
+            await asyncio.wait_for(scenario(engine), 20)
+        finally:
+            await engine.shutdown()
+
+    asyncio.run(main())
+
+
+async def text_of(engine: AsyncEngine, prompt: str, **options: Any) -> str:
+    params = SamplingParams(max_tokens=options.pop("max_tokens", 50))
+    deltas = engine.generate(list(prompt.encode()), params, **options)
+    return "".join([d.completions[0].text async for d in deltas])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def idle(engine: AsyncEngine) -> bool:
+    stats = engine.stats()
+    return not (stats.num_running or stats.num_waiting or stats.blocks.referenced)
+
+
+def test_many_requests_at_once_do_not_disturb_each_other() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        words = [f"answer number {i}" for i in range(200)]
+        texts = await asyncio.gather(*(text_of(engine, f"say:{word}") for word in words))
+        assert texts == words
+        await until(lambda: idle(engine))
+
+    run(scenario, max_num_seqs=16)
+
+
+def test_leaving_a_stream_frees_it_within_a_step() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        async with aclosing(engine.generate([1], SamplingParams(max_tokens=3000))) as deltas:
+            async for _ in deltas:
+                break
+        await until(lambda: idle(engine))
+
+    run(scenario)
+
+
+def test_cancelling_a_waiting_request_means_it_is_never_computed() -> None:
+    gate = threading.Event()
+
+    async def scenario(engine: AsyncEngine) -> None:
+        first = asyncio.ensure_future(text_of(engine, "say:first"))
+        await asyncio.sleep(0.05)  # its first step waits at the gate
+        others = [asyncio.ensure_future(text_of(engine, "y" * 99)) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        gate.set()
+        assert await first == "first"
+        await until(lambda: idle(engine))
+        assert engine.stats().totals.prompt_tokens == len("say:first")
+
+    run(scenario, on_step=lambda plan: gate.wait(10), max_num_seqs=1)
+
+
+def test_shutdown_lets_running_requests_end() -> None:
+    async def main() -> None:
+        engine = AsyncEngine(tiny_engine(on_step=lambda plan: threading.Event().wait(0.002)))
+        await engine.start()
+        running = asyncio.ensure_future(text_of(engine, "say:to the end"))
+        await until(lambda: engine.stats().num_running == 1)
+        stopping = asyncio.ensure_future(engine.shutdown(drain_s=10))
+        await asyncio.sleep(0)
+        with pytest.raises(EngineStoppedError):
+            await text_of(engine, "say:too late")
+        assert await running == "to the end"
+        await stopping
+        assert not engine.accepting
+
+    asyncio.run(main())
+
+
+def test_shutdown_ends_what_does_not_end_by_itself() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        running = asyncio.ensure_future(text_of(engine, "x", max_tokens=4000))
+        await until(lambda: engine.stats().num_running == 1)
+        await engine.shutdown(drain_s=0.02)
+        with pytest.raises(EngineStoppedError, match="shutting down"):
+            await running
+
+    run(scenario, on_step=lambda plan: threading.Event().wait(0.002))
+
+
+def test_a_failed_step_is_an_error_of_its_requests_only() -> None:
+    def on_step(plan: StepPlan) -> None:
+        if any(66 in sequence.token_ids for sequence in plan.sequences):
+            raise BackendError("poison")
+
+    async def scenario(engine: AsyncEngine) -> None:
+        with pytest.raises(BackendError, match="poison"):
+            await text_of(engine, "B")
+        assert await text_of(engine, "say:fine") == "fine"
+        assert engine.healthy
+
+    run(scenario, on_step=on_step)
+
+
+def test_a_dead_step_loop_is_told_to_everyone() -> None:
+    def on_step(plan: StepPlan) -> None:
+        del plan
+        raise ZeroDivisionError
+
+    async def scenario(engine: AsyncEngine) -> None:
+        with pytest.raises(BackendError, match="ZeroDivisionError"):
+            await text_of(engine, "x")
+        await until(lambda: not engine.healthy)
+        assert not engine.accepting
+        with pytest.raises(EngineStoppedError):
+            await text_of(engine, "x")
+
+    run(scenario, on_step=on_step)
+
+
+def test_mistakes_are_errors_before_any_delta() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        with pytest.raises(InvalidRequestError, match="no tokens"):
+            await text_of(engine, "")
+        running = asyncio.ensure_future(text_of(engine, "say:abc", request_id="mine"))
+        await asyncio.sleep(0)
+        with pytest.raises(InvalidRequestError, match="in use"):
+            await text_of(engine, "say:abc", request_id="mine")
+        assert await running == "abc"
+        assert await text_of(engine, "say:again", request_id="mine") == "again"
+
+    run(scenario)
