@@ -64,30 +64,27 @@ class BlockTable:
             self.blocks.append(pool.allocate())
 
     def needs_block(self, position: int) -> bool:
-        """Whether `prepare` has to take a block from the pool."""
-        index = position // self._cache.block_size
-        return index == len(self.blocks) or self._cache.pool.references(self.blocks[index]) > 1
+        """Whether writing to ``position`` takes a block: the table ends there, or it is shared."""
+        blocks, index = self.blocks, position // self._cache.block_size
+        return index == len(blocks) or self._cache.pool.references(blocks[index]) > 1
 
-    def prepare(self, position: int) -> tuple[int, int] | None:
-        """Make ``position``, at most one past the end, safe to write to.
+    def extend(self, position: int) -> list[tuple[int, int]]:
+        """Take the block that `needs_block` speaks of.
 
         Returns:
-            ``(source, destination)`` where a shared block has to be copied first.
+            ``(source, destination)`` where the contents of a shared block have to be copied.
 
         Raises:
-            OutOfBlocksError: a block is needed, and none is available.
+            OutOfBlocksError: none is available.
         """
-        pool = self._cache.pool
-        index = position // self._cache.block_size
+        pool, index = self._cache.pool, position // self._cache.block_size
+        block = pool.allocate()
         if index == len(self.blocks):
-            self.blocks.append(pool.allocate())
-            return None
-        shared = self.blocks[index]
-        if pool.references(shared) == 1:
-            return None
-        self.blocks[index] = pool.allocate()
+            self.blocks.append(block)
+            return []
+        shared, self.blocks[index] = self.blocks[index], block
         pool.release(shared)
-        return shared, self.blocks[index]
+        return [(shared, block)]
 
     def covering(self, stop: int) -> list[int]:
         """Blocks of positions ``0 … stop-1``; the table's own list where it holds no more."""
@@ -101,9 +98,10 @@ class BlockTable:
         one and gives its own back, so that equal contents are held once.
         """
         prefixes, pool = self._cache.prefixes, self._cache.pool
-        if prefixes is None:
+        num_full = computed // self._cache.block_size
+        if prefixes is None or num_full <= self._published:
             return
-        for index in range(self._published, computed // self._cache.block_size):
+        for index in range(self._published, num_full):
             if index > 0 and self._tip is None:
                 return  # an earlier block lost its place to a collision
             own = self.blocks[index]
@@ -132,6 +130,5 @@ class BlockTable:
     def release(self) -> None:
         """Give all blocks back, the last one first: a prefix outlives what builds on it."""
         blocks, self.blocks = self.blocks, []
-        self._published, self._tip = 0, None
         for block in reversed(blocks):
             self._cache.pool.release(block)

@@ -134,8 +134,8 @@ class Scheduler:
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
         batch = _Batch(self._config.max_num_batched_tokens)
-        preempted = self._plan_single_tokens(batch)
-        self._plan_prompts(batch, now, admit=not preempted)
+        self._plan_single_tokens(batch)
+        self._plan_prompts(batch, now)
         if not batch.sequences:
             return None
         plan = StepPlan(tuple(batch.steps), tuple(batch.block_copies))
@@ -180,27 +180,29 @@ class Scheduler:
 
     # --- planning
 
-    def _plan_single_tokens(self, batch: _Batch) -> bool:
-        """Plan every running sequence that misses one token; whether one was preempted.
+    def _plan_single_tokens(self, batch: _Batch) -> None:
+        """Plan every running sequence that misses one token.
 
         Goes from old to young while victims are taken from the young end: who is in the batch
         stays in it.
         """
-        num_running, position = len(self._running), 0
+        position = 0
         while position < len(self._running):
             seq = self._running[position]
-            if seq.num_missing == 1 and self._make_room(seq):
-                copy = seq.table.prepare(seq.num_computed)
-                if copy:
-                    batch.block_copies.append(copy)
+            if seq.num_missing == 1 and self._make_writable(seq, batch):
                 batch.add(seq, 1)
             position += 1
-        return len(self._running) < num_running
 
-    def _make_room(self, seq: Sequence) -> bool:
-        """Preempt until ``seq`` can write its next token; False if it was the victim itself."""
-        pool = self._cache.pool
-        while pool.num_available == 0 and seq.table.needs_block(seq.num_computed):
+    def _make_writable(self, seq: Sequence, batch: _Batch) -> bool:
+        """Give ``seq`` a block for its next token, if need be one that others hold.
+
+        Returns:
+            False if ``seq`` is the youngest and had to wait itself.
+        """
+        while seq.table.needs_block(seq.num_computed):
+            if self._cache.pool.num_available:
+                batch.block_copies += seq.table.extend(seq.num_computed)
+                break
             victim = self._running[-1]
             self._preempt(victim)
             if victim is seq:
@@ -214,7 +216,7 @@ class Scheduler:
         self._waiting[seq.seq_id] = seq
         self._waiting.move_to_end(seq.seq_id, last=False)
 
-    def _plan_prompts(self, batch: _Batch, now: float, *, admit: bool) -> None:
+    def _plan_prompts(self, batch: _Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
         part_way = [seq for seq in self._running if seq.num_missing > 1]
         slots = sum(len(seq.draws) for seq in self._running) if self._waiting else 0
@@ -224,7 +226,7 @@ class Scheduler:
                 break
             if seq.seq_id in self._waiting:
                 slots += len(seq.draws)
-                if not (admit and slots <= self._max_running and self._start(seq, slots, now)):
+                if slots > self._max_running or not self._start(seq, slots, now):
                     break
                 admitted.append(seq)
             batch.add(seq, min(seq.num_missing, batch.budget))
@@ -248,7 +250,7 @@ class Scheduler:
         if tracked.first_scheduled_s is None:
             tracked.first_scheduled_s = now
             tracked.num_cached_tokens = seq.num_computed
-            self._totals.prompt_tokens += seq.num_prompt_tokens
+            self._totals.prompt_tokens += tracked.num_prompt_tokens
             self._totals.cached_prompt_tokens += seq.num_computed
         return True
 
@@ -268,6 +270,8 @@ class Scheduler:
             return []
         if not step.draws:  # nothing to generate: the prompt was all that was asked for
             return self._end(seq, seq.draws, FinishReason.LENGTH)
+        if len(seq.draws) == 1:
+            return [self._extend(seq, step, outcome, now)]
         children = seq.split(self._seq_ids)
         for child in children:
             insort(self._running, child, key=lambda other: other.rank)

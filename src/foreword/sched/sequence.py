@@ -15,6 +15,9 @@ class TrackedRequest:
 
     Attributes:
         request: the request itself.
+        num_prompt_tokens: length of its prompt.
+        penalised: whether sampling looks at earlier tokens.
+        stop_ids: tokens that end a completion.
         order: its place in the order of arrival.
         queued_s: when it was added.
         first_scheduled_s: when it was first part of a step; None before that.
@@ -28,7 +31,9 @@ class TrackedRequest:
         "_prompt_logprobs_sent",
         "first_scheduled_s",
         "num_cached_tokens",
+        "num_prompt_tokens",
         "order",
+        "penalised",
         "prompt_logprobs",
         "queued_s",
         "request",
@@ -44,6 +49,8 @@ class TrackedRequest:
         self.num_cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
         self.sequences: list[Sequence] = []
+        self.num_prompt_tokens = len(request.prompt_token_ids)
+        self.penalised = request.params.penalised
         self.stop_ids = request.eos_token_ids.union(request.params.stop_token_ids)
         self._prompt_logprobs_sent = request.params.prompt_logprobs is None
 
@@ -52,7 +59,7 @@ class TrackedRequest:
         """Prompt tokens whose log-probability is wanted and not known yet."""
         if self.request.params.prompt_logprobs is None:
             return 0
-        return len(self.request.prompt_token_ids) - 1 - len(self.prompt_logprobs)
+        return self.num_prompt_tokens - 1 - len(self.prompt_logprobs)
 
     def update(
         self,
@@ -144,16 +151,6 @@ class Sequence:
         return len(self.token_ids) - self.num_computed
 
     @property
-    def num_prompt_tokens(self) -> int:
-        """Length of the prompt."""
-        return len(self.tracked.request.prompt_token_ids)
-
-    @property
-    def num_output_tokens(self) -> int:
-        """Tokens sampled so far."""
-        return len(self.token_ids) - self.num_prompt_tokens
-
-    @property
     def max_cached_tokens(self) -> int:
         """Leading tokens that need not be computed if their KV is in the cache.
 
@@ -169,30 +166,29 @@ class Sequence:
         """Why the sequence ends with its newest token, an output token; None if it goes on."""
         if self.token_ids[-1] in self.tracked.stop_ids:
             return FinishReason.STOP
-        if self.num_output_tokens >= self.tracked.request.max_tokens:
-            return FinishReason.LENGTH
-        return None
+        num_output = len(self.token_ids) - self.tracked.num_prompt_tokens
+        return FinishReason.LENGTH if num_output >= self.tracked.request.max_tokens else None
 
     def step(self, count: int) -> SequenceStep:
         """The plan for computing the next ``count`` tokens.
 
         The block table and the history are not copied: they are valid until the next plan.
         """
-        start, stop = self.num_computed, self.num_computed + count
-        request = self.tracked.request
+        tracked, request = self.tracked, self.tracked.request
         params = request.params
+        start, stop = self.num_computed, self.num_computed + count
         last = stop == len(self.token_ids) and request.max_tokens > 0
-        score = self._score_token_ids(start, stop) if self.tracked.num_unscored else ()
+        score = self._score_token_ids(start, stop) if tracked.num_unscored else ()
         return SequenceStep(
             self.seq_id,
             self.token_ids[start:stop],
             start,
             self.table.covering(stop),
-            draws=self.draws if last else (),
-            params=params if last or score else None,
-            seed=request.seed,
-            history=self.token_ids if last and params.penalised else (),
-            num_prompt_tokens=len(request.prompt_token_ids),
+            self.draws if last else (),
+            params if last or score else None,
+            request.seed,
+            history=self.token_ids if last and tracked.penalised else (),
+            num_prompt_tokens=tracked.num_prompt_tokens,
             banned_token_ids=self._banned_token_ids() if last and params.min_tokens else (),
             score_token_ids=score,
         )
@@ -231,7 +227,8 @@ class Sequence:
         self.table.release()
 
     def _banned_token_ids(self) -> tuple[int, ...]:
-        if self.num_output_tokens >= self.tracked.request.params.min_tokens:
+        num_output = len(self.token_ids) - self.tracked.num_prompt_tokens
+        if num_output >= self.tracked.request.params.min_tokens:
             return ()
         return tuple(sorted(self.tracked.stop_ids))
 

@@ -1,0 +1,251 @@
+"""A scheduler on a null backend with all its invariants checked, and the model it is judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from foreword.backends.null import NullBackend, hashed_token
+from foreword.config.cache import CacheConfig
+from foreword.config.scheduler import SchedulerConfig
+from foreword.core.params import SamplingParams
+from foreword.core.request import FinishReason, Request
+from foreword.core.step import SequenceStep, StepPlan
+from foreword.errors import BackendError
+from foreword.kv import KVCache, root_digest
+from foreword.sched import Policy, Scheduler, SequenceUpdate
+
+VOCAB = 32  # few tokens, so that stop tokens come up
+BLOCK = 16
+
+
+@dataclass
+class Completion:
+    """All that was reported of one completion."""
+
+    token_ids: list[int] = field(default_factory=list)
+    reason: FinishReason | None = None
+    stop_token_id: int | None = None
+
+
+def alone(request: Request, draw: int) -> Completion:
+    """The gold model: one completion, token by token, with nothing else in the world."""
+    next_token = hashed_token(VOCAB)
+    completion = Completion()
+    stops = set(request.eos_token_ids) | set(request.params.stop_token_ids)
+    while completion.reason is None:
+        if len(completion.token_ids) == request.max_tokens:
+            completion.reason = FinishReason.LENGTH
+            break
+        banned = sorted(stops) if len(completion.token_ids) < request.params.min_tokens else []
+        step = SequenceStep(
+            0, (), 0, (), params=request.params, seed=request.seed, banned_token_ids=banned
+        )
+        history = [*request.prompt_token_ids, *completion.token_ids]
+        token_id = next_token(history, step, draw)
+        completion.token_ids.append(token_id)
+        if token_id in stops:
+            completion.reason, completion.stop_token_id = FinishReason.STOP, token_id
+    return completion
+
+
+def scores_alone(request: Request) -> tuple[float, ...]:
+    """The prompt's log-probabilities, computed in one piece on a fresh backend."""
+    prompt = request.prompt_token_ids
+    backend = NullBackend(vocab_size=VOCAB)
+    backend.allocate(num_blocks := -(-len(prompt) // BLOCK))
+    step = SequenceStep(
+        0, prompt, 0, range(num_blocks), params=request.params, score_token_ids=prompt[1:]
+    )
+    (result,) = backend.execute(StepPlan((step,))).sequences
+    return tuple(score.logprob for score in result.prompt_logprobs)
+
+
+class World:
+    """A scheduler on a null backend, with every invariant checked around every step."""
+
+    def __init__(
+        self,
+        *,
+        budget: int = 32,
+        max_seqs: int = 4,
+        num_blocks: int = 24,
+        caching: bool = True,
+        policy: Policy | None = None,
+    ) -> None:
+        self.caching = caching
+        self.fail_next = False
+        self.config = SchedulerConfig(
+            max_num_batched_tokens=budget, max_num_seqs=max_seqs, max_model_len=10_000
+        )
+        self.cache = KVCache(
+            CacheConfig(num_blocks=num_blocks, enable_prefix_caching=caching),
+            root_digest({"model": b"test"}),
+        )
+        self.scheduler = Scheduler(self.config, self.cache, policy)
+        self.backend = NullBackend(vocab_size=VOCAB, on_step=self._on_step)
+        self.backend.allocate(num_blocks)
+        self.now = 0.0
+        self.plans: list[StepPlan] = []
+        self.shares: list[dict[str, int]] = []  # for each plan, the tokens of each request
+        self.requests: dict[str, Request] = {}
+        self.completions: dict[tuple[str, int], Completion] = {}
+        self.prompt_logprobs: dict[str, tuple[float, ...]] = {}
+        self.updates: list[SequenceUpdate] = []
+
+    def add(self, request: Request) -> None:
+        self.scheduler.add(request, self.now)
+        self.requests[request.request_id] = request
+        for draw in range(request.params.n):
+            self.completions[request.request_id, draw] = Completion()
+
+    def abort(self, request_id: str, index: int | None = None) -> None:
+        for update in self.scheduler.abort(request_id, index):
+            self._take(update)
+
+    def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
+        """One step; False if there was nothing to do."""
+        self.now += 1.0
+        plan = self.scheduler.plan(self.now)
+        self._check_blocks()
+        if plan is None:
+            assert not self.scheduler.has_work
+            return False
+        self._check_plan(plan)
+        self.plans.append(plan)
+        self.shares.append(self._share(plan))
+        if abort_during is not None:
+            self.abort(*abort_during)
+        try:
+            result = self.backend.execute(plan)
+        except BackendError:
+            for request_id in self.scheduler.fail():
+                for (key, _), completion in self.completions.items():
+                    if key == request_id and completion.reason is None:
+                        completion.reason = FinishReason.ERROR
+        else:
+            for update in self.scheduler.apply(result, self.now):
+                self._take(update)
+        self._check_blocks()
+        return True
+
+    def num_computed(self, request_id: str) -> int:
+        """How many tokens have been planned for a request so far."""
+        return sum(step.get(request_id, 0) for step in self.shares)
+
+    def run(self) -> None:
+        """Step to the end, within the number of steps that starvation would exceed."""
+        # In each step the oldest completion gets at least one token, once it is the oldest.
+        bound = len(self.plans) + sum(
+            (len(r.prompt_token_ids) + r.max_tokens) * r.params.n for r in self.requests.values()
+        )
+        while self.step():
+            assert len(self.plans) <= bound, "starvation"
+        usage = self.cache.usage
+        assert usage.referenced == 0
+        assert usage.cached == 0 or self.caching
+
+    def _on_step(self, plan: StepPlan) -> None:
+        if self.fail_next:
+            self.fail_next = False
+            raise BackendError("injected")
+
+    def _take(self, update: SequenceUpdate) -> None:
+        self.updates.append(update)
+        completion = self.completions[update.request_id, update.index]
+        assert completion.reason is None, "an update after the last one"
+        completion.token_ids += update.token_ids
+        completion.reason = update.finish_reason
+        completion.stop_token_id = update.stop_token_id
+        if update.prompt_logprobs:
+            assert update.request_id not in self.prompt_logprobs
+            scores = tuple(score.logprob for score in update.prompt_logprobs)
+            self.prompt_logprobs[update.request_id] = scores
+        assert update.num_cached_tokens < len(self.requests[update.request_id].prompt_token_ids)
+        if update.token_ids:
+            assert update.first_scheduled_s is not None
+            assert update.sampled_s is not None
+            assert update.queued_s <= update.first_scheduled_s <= update.sampled_s
+
+    def _share(self, plan: StepPlan) -> dict[str, int]:
+        names = {s.seq_id: s.tracked.request.request_id for s in self.scheduler._running}
+        share: dict[str, int] = {}
+        for step in plan.sequences:
+            name = names[step.seq_id]
+            share[name] = share.get(name, 0) + len(step.token_ids)
+        return share
+
+    def _check_blocks(self) -> None:
+        usage = self.cache.usage
+        assert usage.free + usage.cached + usage.referenced == usage.total
+        held = [seq.table.blocks for seq in self.scheduler._running]
+        assert usage.referenced == len({block for blocks in held for block in blocks})
+        for block in range(usage.total):
+            tables = sum(blocks.count(block) for blocks in held)
+            assert self.cache.pool.references(block) == tables
+        for seq in self.scheduler._waiting.values():
+            assert not seq.table.blocks
+        if self.cache.prefixes is not None:
+            assert len(self.cache.prefixes) <= usage.total
+
+    def _check_plan(self, plan: StepPlan) -> None:
+        assert 0 < plan.num_tokens <= self.config.max_num_batched_tokens
+        running = self.scheduler._running
+        assert sum(len(seq.draws) for seq in running) <= self.config.max_num_seqs
+        assert running == sorted(running, key=lambda seq: seq.rank)
+        planned = {step.seq_id for step in plan.sequences}
+        assert len(planned) == len(plan.sequences)
+        # Every stream decodes in every step.
+        assert all(seq.seq_id in planned for seq in running if seq.num_missing == 1)
+        self._check_writes(plan)
+        self._check_admission(plan)
+
+    def _check_writes(self, plan: StepPlan) -> None:
+        """Nobody writes to a block that another sequence of the plan can see."""
+        for step in plan.sequences:
+            first = step.start // BLOCK
+            last = (step.start + len(step.token_ids) - 1) // BLOCK
+            assert len(step.block_table) == last + 1
+            for block in step.block_table[first:]:
+                assert self.cache.pool.references(block) == 1
+
+    def _check_admission(self, plan: StepPlan) -> None:
+        """With budget, a slot and blocks left, the first waiter would have been taken."""
+        scheduler, pool = self.scheduler, self.cache.pool
+        full = plan.num_tokens == self.config.max_num_batched_tokens
+        if full or not scheduler._waiting:
+            return
+        head = next(iter(scheduler._waiting.values()))
+        slots = sum(len(seq.draws) for seq in scheduler._running) + len(head.draws)
+        limit = min(self.config.max_num_seqs, self.config.max_num_batched_tokens)
+        needed = self.cache.blocks_for(len(head.token_ids)) + slots
+        assert slots > limit or needed > pool.num_available
+
+
+def make_request(name: str, prompt: list[int], **params: object) -> Request:
+    sampling = SamplingParams(**params)  # type: ignore[arg-type]
+    return Request(
+        name,
+        tuple(prompt),
+        sampling,
+        max_tokens=sampling.max_tokens or 0,
+        eos_token_ids=frozenset() if sampling.ignore_eos else frozenset({0}),
+        seed=sampling.seed or 0,
+    )
+
+
+def prompt(length: int, first: int = 1) -> list[int]:
+    """A prompt that shares no prefix with one of another ``first``."""
+    return [first, *(2 + position % 7 for position in range(length))][:length]
+
+
+def check_outputs(world: World) -> None:
+    """Everything that was reported is what the gold model says, as far as it goes."""
+    for (request_id, draw), completion in world.completions.items():
+        request = world.requests[request_id]
+        gold = alone(request, draw)
+        if completion.reason in (FinishReason.ABORT, FinishReason.ERROR):
+            assert completion.token_ids == gold.token_ids[: len(completion.token_ids)]
+        else:
+            assert completion == gold
+    for request_id, scores in world.prompt_logprobs.items():
+        assert scores == scores_alone(world.requests[request_id])

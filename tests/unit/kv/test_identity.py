@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+
+from foreword.kv.identity import TokenChain, block_digest, root_digest
+
+# The same in every process and on every machine: computed once, written down here. A change of
+# these values makes every block that another worker or a disk tier holds unreachable.
+ROOT = "8fde84d6f04a7d809ae4476bac07c141b8c3c8ba5bcf3b3d606adc7b09592e74"
+FIRST = "4f868ffb2e3a1635f0bfcde189280b185fdd0155f9d1f1d994e81e52b91444a2"
+SECOND = "8ceaa813f16145487ca31eae54407cc229de880556f916be457eb9bb6ea5d96e"
+
+
+def test_identities_are_the_same_everywhere() -> None:
+    root = root_digest({"model": b"\x01\x02", "arithmetic": b"float32"})
+    chain = TokenChain(root, list(range(40)), block_size=16)
+    assert root.hex() == ROOT
+    assert chain.digest(0).hex() == FIRST
+    assert chain.digest(1).hex() == SECOND
+
+
+def test_roots_have_no_two_readings() -> None:
+    parts = [
+        {},
+        {"adapter": b"abc"},
+        {"salt": b"abc"},
+        {"adapter": b"ab", "salt": b"c"},
+        {"adapter": b"abc", "salt": b""},
+        {"adapter": b"", "salt": b"abc"},
+        {"adaptersalt": b"abc"},
+        {"a": b"daptersaltabc"},
+    ]
+    assert len({root_digest(part) for part in parts}) == len(parts)
+
+
+def test_roots_do_not_depend_on_order() -> None:
+    parts = [("adapter", b"x"), ("model", b"y"), ("salt", b"z")]
+    assert len({root_digest(dict(order)) for order in itertools.permutations(parts)}) == 1
+
+
+def test_a_block_is_named_by_all_that_comes_before_it() -> None:
+    digests = {
+        block_digest(parent, tokens)
+        for parent in (b"a" * 32, b"b" * 32)
+        for tokens in ([1, 2], [2, 1], [1], [1, 2, 0], [258])
+    }
+    assert len(digests) == 10
+
+
+def test_a_chain_grows_with_its_tokens_and_forks() -> None:
+    tokens = list(range(20))
+    chain = TokenChain(b"root", tokens, block_size=16)
+    first = chain.digest(0)
+    other_tokens = list(tokens)
+    other = chain.fork(other_tokens)
+    tokens += range(20, 32)
+    other_tokens += range(120, 132)
+    assert other.digest(0) == first == block_digest(b"root", range(16))
+    assert chain.digest(1) == block_digest(first, range(16, 32))
+    assert other.digest(1) == block_digest(first, [*range(16, 20), *range(120, 132)])
+
+
+@pytest.mark.parametrize("token_id", [-1, 2**32])
+def test_ids_that_do_not_fit_are_errors(token_id: int) -> None:
+    with pytest.raises(struct.error):
+        block_digest(b"root", [token_id])

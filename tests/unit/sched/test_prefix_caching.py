@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from support.scheduling import World, check_outputs, make_request, prompt
+
+
+@pytest.mark.parametrize("length", [*range(1, 35), 47, 48, 49, 127, 128, 129])
+def test_a_hit_changes_nothing_but_the_work(length: int) -> None:
+    world = World(budget=200)
+    for name in ("cold", "warm"):
+        world.add(make_request(name, prompt(length), max_tokens=4, ignore_eos=True, seed=3))
+        world.run()
+    check_outputs(world)
+    hit = (length - 1) // 16 * 16  # the last token is always computed
+    cached = [update.num_cached_tokens for update in world.updates]
+    assert cached == [0] * 4 + [hit] * 4
+    assert world.num_computed("warm") == length - hit + 3
+
+
+def test_another_prompt_in_between_does_not_lose_the_first() -> None:
+    world = World(budget=200, num_blocks=24)
+    for name, first in (("a", 1), ("b", 3), ("again", 1)):
+        world.add(make_request(name, prompt(130, first), max_tokens=1))
+        world.run()
+    assert world.updates[-1].num_cached_tokens == 128
+
+
+def test_a_growing_conversation_computes_only_what_is_new() -> None:
+    world = World(budget=600, num_blocks=60)
+    history: list[int] = []
+    computed_before = 0
+    for turn in range(10):
+        history += [turn + 1] * 20
+        name = f"turn {turn}"
+        world.add(make_request(name, history, max_tokens=10, ignore_eos=True))
+        world.add(make_request(f"other {turn}", prompt(40, 20 + turn), max_tokens=1))
+        world.run()
+        history += world.completions[name, 0].token_ids
+        assert world.num_computed(name) == len(history) - 1 - computed_before // 16 * 16
+        computed_before = len(history) - 1  # the last token has not been computed yet
+
+
+def test_scoring_is_complete_whatever_is_cached() -> None:
+    world = World(budget=50)
+    for name in ("cold", "warm"):
+        world.add(make_request(name, prompt(70), max_tokens=2, ignore_eos=True, prompt_logprobs=2))
+        world.run()
+    assert world.prompt_logprobs["cold"] == world.prompt_logprobs["warm"]
+    assert len(world.prompt_logprobs["cold"]) == 69
+    assert world.updates[-1].num_cached_tokens == 0
+
+
+def test_what_is_found_again_after_a_preemption_is_no_hit() -> None:
+    world = World(num_blocks=16, max_seqs=4, budget=64)
+    for number in range(4):
+        world.add(make_request(f"r{number}", prompt(33, number), max_tokens=60, ignore_eos=True))
+    world.run()
+    totals = world.scheduler.stats.totals
+    assert totals.preemptions > 0
+    assert totals.cached_prompt_tokens == 0
+    assert totals.prompt_tokens == 4 * 33
+    assert {update.num_cached_tokens for update in world.updates} == {0}
+
+
+def test_unique_prompts_leave_nothing_behind() -> None:
+    world = World(num_blocks=16)
+    for number in range(100):
+        ids = [1 + number % 20, 1 + number // 20, *prompt(10 + number % 40)]
+        world.add(make_request(f"r{number}", ids, max_tokens=2))
+        world.run()
+    assert world.cache.prefixes is not None
+    assert len(world.cache.prefixes) == world.cache.usage.cached <= 16
+    assert not world.scheduler._requests
