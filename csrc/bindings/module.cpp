@@ -7,4 +7,5 @@ NB_MODULE(_core, m) {
   foreword::bind_text(m);
   foreword::bind_sampler(m);
   foreword::bind_executor(m);
+  foreword::bind_kernels(m);
 }

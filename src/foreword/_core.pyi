@@ -300,3 +300,52 @@ class Tokenizer:
 
     def token_type(self, token_id: int) -> int:
         """GGUF's type of a token. Raises IndexError."""
+
+class Kernels:
+    """The kernels of one instruction set, one by one, for parity tests. Results go to ``out``.
+
+    All raise `ValueError`: where sizes do not fit, or this machine lacks the set.
+    """
+
+    def __init__(self, isa: str) -> None: ...
+    def dequantize(
+        self, ggml_type: int, data: NDArray[np.uint8], out: NDArray[np.float32]
+    ) -> None: ...
+    def matmul(
+        self,
+        x: NDArray[np.float32],
+        w: NDArray[np.float32],
+        out: NDArray[np.float32],
+        accumulate: bool,
+    ) -> None:
+        """``x`` [tokens, k] by ``w`` [rows rounded up to 4, k], k a multiple of 16."""
+    def attention(
+        self,
+        q: NDArray[np.float32],
+        kv: NDArray[np.float32],
+        block_table: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        window: int,
+        scale: float,
+        out: NDArray[np.float32],
+    ) -> None:
+        """``q`` [tokens, heads, head_dim], ``kv`` [blocks, floats of a block]; window 0: none."""
+    def rms_norm(
+        self,
+        x: NDArray[np.float32],
+        weight: NDArray[np.float32],
+        eps: float,
+        out: NDArray[np.float32],
+    ) -> None: ...
+    def rotate(
+        self,
+        x: NDArray[np.float32],
+        cosines: NDArray[np.float32],
+        sines: NDArray[np.float32],
+        interleaved: bool,
+    ) -> None:
+        """In place."""
+    def gate(
+        self, activation: Activation, gate: NDArray[np.float32], up: NDArray[np.float32]
+    ) -> None:
+        """In place, in ``gate``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -65,38 +66,39 @@ class CpuBackend:
         Raises:
             BackendError: there is no room for them, or this is a second call.
         """
-        try:
+        with _as_backend_errors(f"cannot allocate {num_blocks} KV blocks"):
             self._executor.allocate(num_blocks)
-        except (MemoryError, RuntimeError) as error:
-            raise BackendError(f"cannot allocate {num_blocks} KV blocks: {error}") from error
 
     def execute(self, plan: StepPlan) -> StepResult:
         """See `foreword.core.ports.Backend.execute`."""
-        specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
-        samplings = []
-        for index, sequence in enumerate(plan.sequences):
-            if sequence.draws or sequence.score_token_ids:
-                if sequence.params is None:
-                    raise BackendError(f"sequence {sequence.seq_id} has nothing to sample with")
-                key = id(sequence.params)  # the entry holds the params, so the id stays theirs
-                specs[key] = self._sampling_specs.get(key) or (
-                    sequence.params,
-                    _sampling_spec(sequence.params),
-                )
-                samplings.append(_sampling(index, sequence, specs[key][1]))
-        self._sampling_specs = specs
-        try:
+        with _as_backend_errors("the step failed"):
+            samplings = self._samplings(plan)
             outputs = iter(self._executor.execute(*_flatten(plan), samplings))
-        except (ValueError, IndexError, OverflowError, MemoryError) as error:
-            raise BackendError(f"the step failed: {error}") from error
         return StepResult(
             tuple(
                 _result(sequence, *next(outputs))
-                if sequence.draws or sequence.score_token_ids
+                if _wants_output(sequence)
                 else SequenceResult(sequence.seq_id)
                 for sequence in plan.sequences
             )
         )
+
+    def _samplings(self, plan: StepPlan) -> list[_core.Sampling]:
+        specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
+        samplings = []
+        for index, sequence in enumerate(plan.sequences):
+            if not _wants_output(sequence):
+                continue
+            if sequence.params is None:
+                raise BackendError(f"sequence {sequence.seq_id} has nothing to sample with")
+            key = id(sequence.params)  # the entry holds the params, so the id stays theirs
+            specs[key] = self._sampling_specs.get(key) or (
+                sequence.params,
+                _sampling_spec(sequence.params),
+            )
+            samplings.append(_sampling(index, sequence, specs[key][1]))
+        self._sampling_specs = specs
+        return samplings
 
     def logits(self, plan: StepPlan, rows: Sequence[int]) -> NDArray[np.float32]:
         """Run a step for its logits: those of ``rows``, indices into the plan's tokens, ascending.
@@ -107,18 +109,26 @@ class CpuBackend:
         Raises:
             BackendError: as for `execute`.
         """
-        try:
+        with _as_backend_errors("the step failed"):
             return self._executor.logits(*_flatten(plan), _ints(rows))
-        except (ValueError, OverflowError, MemoryError) as error:
-            raise BackendError(f"the step failed: {error}") from error
 
     def read_block(self, block: int) -> bytes:
-        """Keys and values of a block, in the core's own layout (`block_bytes` long)."""
-        return self._executor.read_block(block)
+        """Keys and values of a block, in the core's own layout (`block_bytes` long).
+
+        Raises:
+            BackendError: there is no such block.
+        """
+        with _as_backend_errors(f"cannot read block {block}"):
+            return self._executor.read_block(block)
 
     def write_block(self, block: int, data: bytes) -> None:
-        """Put back what `read_block` gave."""
-        self._executor.write_block(block, data)
+        """Put back what `read_block` gave.
+
+        Raises:
+            BackendError: there is no such block, or ``data`` is not `block_bytes` long.
+        """
+        with _as_backend_errors(f"cannot write block {block}"):
+            self._executor.write_block(block, data)
 
     def describe(self) -> dict[str, Any]:
         """What runs and how. For people."""
@@ -129,6 +139,26 @@ class CpuBackend:
             "compute": "float32",
             "kv_cache_dtype": "float32",
         }
+
+
+@contextmanager
+def _as_backend_errors(what: str) -> Iterator[None]:
+    """Whatever the core objects to; TypeError and OverflowError come of ids beyond 32 bits."""
+    try:
+        yield
+    except (
+        ValueError,
+        IndexError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+        RuntimeError,
+    ) as error:
+        raise BackendError(f"{what}: {error}") from error
+
+
+def _wants_output(sequence: SequenceStep) -> bool:
+    return bool(sequence.draws or sequence.score_token_ids)
 
 
 def _ints(values: Iterable[int]) -> NDArray[np.int32]:

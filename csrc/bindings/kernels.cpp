@@ -1,0 +1,112 @@
+// Single kernels, for parity tests.
+#include "bindings.h"
+#include "foreword/kernels.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace foreword {
+namespace {
+
+template <typename T, size_t N>
+using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+
+void require(bool holds) {
+  if (!holds) throw std::invalid_argument("the arrays' sizes do not fit");
+}
+
+struct KernelTable {
+  const Kernels& kernels;
+};
+
+void make_table(KernelTable* self, std::string_view isa) {
+  const Kernels* kernels = find_kernels(isa);
+  if (!kernels) throw std::invalid_argument("this machine cannot run " + std::string(isa));
+  new (self) KernelTable{*kernels};
+}
+
+void dequantize(const KernelTable& self, uint32_t ggml_type, const Array<const uint8_t, 1>& data,
+                const Array<float, 1>& out) {
+  const DTypeInfo* info = dtype_info(ggml_type);
+  require(info && out.size() % info->block_elements == 0 &&
+          data.size() == out.size() / info->block_elements * info->block_bytes);
+  self.kernels.dequantize(static_cast<DType>(ggml_type), data.data(), out.data(), out.size());
+}
+
+void matmul(const KernelTable& self, const Array<const float, 2>& x, const Array<const float, 2>& w,
+            const Array<float, 2>& out, bool accumulate) {
+  const size_t tokens = x.shape(0), rows = out.shape(1), k = x.shape(1);
+  require(out.shape(0) == tokens && w.shape(0) == round_up(rows, kRowTile) && w.shape(1) == k && k % kLanes == 0);
+  self.kernels.matmul({x.data(), k, tokens, w.data(), k, rows, k, out.data(), rows, accumulate});
+}
+
+void attention(const KernelTable& self, const Array<const float, 3>& q, const Array<const float, 2>& kv,
+               const Array<const int32_t, 1>& block_table, const Array<const int32_t, 1>& positions, int32_t window,
+               float scale, const Array<float, 3>& out) {
+  const size_t tokens = q.shape(0), group = q.shape(1), head_dim = q.shape(2);
+  require(out.size() == q.size() && positions.size() == tokens && tokens > 0);
+  require(kv.shape(1) >= kBlockSize * (head_dim + round_up(head_dim, kLanes)));
+  for (size_t i = 0; i < block_table.size(); ++i) {
+    require(block_table(i) >= 0 && static_cast<size_t>(block_table(i)) < kv.shape(0));
+  }
+  for (size_t t = 0; t < tokens; ++t) {
+    require(positions(t) >= 0 && static_cast<size_t>(positions(t)) < block_table.size() * kBlockSize);
+    require(t == 0 || positions(t - 1) < positions(t));
+  }
+  std::vector<float> scratch(attention_scratch(tokens, group, head_dim));
+  self.kernels.attention({.q = q.data(),
+                          .q_stride = group * head_dim,
+                          .out = out.data(),
+                          .out_stride = group * head_dim,
+                          .tokens = tokens,
+                          .group = group,
+                          .head_dim = head_dim,
+                          .positions = positions.data(),
+                          .window = window == 0 ? kNoWindow : window,
+                          .scale = scale,
+                          .kv = kv.data(),
+                          .block_table = block_table.data(),
+                          .block_stride = kv.shape(1),
+                          .scratch = scratch.data()});
+}
+
+void rms_norm(const KernelTable& self, const Array<const float, 1>& x, const Array<const float, 1>& weight, float eps,
+              const Array<float, 1>& out) {
+  require(weight.size() == x.size() && out.size() == x.size());
+  self.kernels.rms_norm(x.data(), weight.data(), eps, out.data(), x.size());
+}
+
+void rotate(const KernelTable& self, const Array<float, 1>& x, const Array<const float, 1>& cosines,
+            const Array<const float, 1>& sines, bool interleaved) {
+  require(x.size() >= 2 * cosines.size() && sines.size() == cosines.size());
+  self.kernels.rotate(x.data(), cosines.data(), sines.data(), cosines.size(), interleaved);
+}
+
+void gate(const KernelTable& self, Activation activation, const Array<float, 1>& gate,
+          const Array<const float, 1>& up) {
+  require(gate.size() == up.size());
+  self.kernels.gate(activation, gate.data(), up.data(), gate.size());
+}
+
+}  // namespace
+
+void bind_kernels(nb::module_& m) {
+  nb::class_<KernelTable>(m, "Kernels")
+      .def("__init__", make_table, "isa"_a)
+      .def("dequantize", dequantize, "ggml_type"_a, "data"_a, "out"_a)
+      .def("matmul", matmul, "x"_a, "w"_a, "out"_a, "accumulate"_a)
+      .def("attention", attention, "q"_a, "kv"_a, "block_table"_a, "positions"_a, "window"_a, "scale"_a, "out"_a)
+      .def("rms_norm", rms_norm, "x"_a, "weight"_a, "eps"_a, "out"_a)
+      .def("rotate", rotate, "x"_a, "cosines"_a, "sines"_a, "interleaved"_a)
+      .def("gate", gate, "activation"_a, "gate"_a, "up"_a);
+}
+
+}  // namespace foreword

@@ -1,0 +1,239 @@
+"""Every kernel of every instruction set against its plain twin, and itself in other shapes."""
+
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foreword import _core
+
+Floats = NDArray[np.float32]
+
+REFERENCE = _core.Kernels("reference")
+BLOCK, LANES = 16, 16
+
+
+@pytest.fixture(params=["avx512", "avx2", "portable"])
+def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
+    if request.param not in _core.available_isas():
+        pytest.skip(f"this machine has no {request.param}")
+    return _core.Kernels(request.param)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Floats:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def bits(values: Floats) -> NDArray[np.uint32]:
+    return values.view(np.uint32)
+
+
+def up_to(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+# Weights
+
+
+@pytest.mark.parametrize("dtype", [0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 30])
+def test_dequantize(kernels: _core.Kernels, rng: np.random.Generator, dtype: int) -> None:
+    _, block_elements, block_bytes = _core.dtype_info(dtype)
+    for blocks in (1, 3, 37):
+        data = rng.integers(0, 256, blocks * block_bytes, np.uint8)
+        got, expected = np.empty((2, blocks * block_elements), np.float32)
+        kernels.dequantize(dtype, data, got)
+        REFERENCE.dequantize(dtype, data, expected)
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.isnan(got), ~numbers)
+        np.testing.assert_array_equal(bits(got[numbers]), bits(expected[numbers]))
+
+
+def test_dequantize_every_half_float(kernels: _core.Kernels) -> None:
+    halves = np.arange(2**16, dtype=np.uint16)
+    got = np.empty(halves.size, np.float32)
+    kernels.dequantize(int(gguf.GGMLQuantizationType.F16), halves.view(np.uint8), got)
+    np.testing.assert_array_equal(got, halves.view(np.float16).astype(np.float32))
+
+
+# Products
+
+
+def product(kernels: _core.Kernels, x: Floats, w: Floats, start: Floats | None = None) -> Floats:
+    """x · wᵀ (+ start) of unpadded operands."""
+    k = up_to(x.shape[1], LANES)
+    padded_x = np.zeros((len(x), k), np.float32)
+    padded_w = np.zeros((up_to(len(w), 4), k), np.float32)
+    padded_x[:, : x.shape[1]] = x
+    padded_w[: len(w), : w.shape[1]] = w
+    out = np.full((len(x), len(w)), np.nan, np.float32) if start is None else start.copy()
+    kernels.matmul(padded_x, padded_w, out, start is not None)
+    return out
+
+
+SHAPES = [(1, 1, 16), (1, 4, 64), (2, 5, 576), (3, 7, 80), (4, 8, 33), (5, 12, 100), (13, 30, 640)]
+
+
+@pytest.mark.parametrize(("tokens", "rows", "k"), SHAPES)
+def test_matmul(
+    kernels: _core.Kernels, rng: np.random.Generator, tokens: int, rows: int, k: int
+) -> None:
+    x, w, start = normal(rng, tokens, k), normal(rng, rows, k), normal(rng, tokens, rows)
+    tolerance = 1e-6 * k**0.5
+    np.testing.assert_allclose(
+        product(kernels, x, w), product(REFERENCE, x, w), rtol=1e-5, atol=tolerance
+    )
+    np.testing.assert_allclose(
+        product(kernels, x, w, start), product(REFERENCE, x, w, start), rtol=1e-5, atol=tolerance
+    )
+
+
+def test_a_product_is_the_same_in_a_tile_of_any_shape(
+    kernels: _core.Kernels, rng: np.random.Generator
+) -> None:
+    x, w = normal(rng, 11, 200), normal(rng, 9, 200)
+    whole = product(kernels, x, w)
+    for tokens in range(1, 11):
+        np.testing.assert_array_equal(bits(product(kernels, x[-tokens:], w)), bits(whole[-tokens:]))
+    np.testing.assert_array_equal(
+        bits(product(kernels, x, np.ascontiguousarray(w[3:8]))),
+        bits(np.ascontiguousarray(whole[:, 3:8])),
+    )
+
+
+# Attention
+
+
+def attention(
+    kernels: _core.Kernels,
+    q: Floats,
+    kv: Floats,
+    table: NDArray[np.int32],
+    positions: NDArray[np.int32],
+    window: int,
+) -> Floats:
+    out = np.full_like(q, np.nan)
+    kernels.attention(q, kv, table, positions, window, q.shape[2] ** -0.5, out)
+    return out
+
+
+def filled_pool(rng: np.random.Generator, blocks: int, head_dim: int) -> Floats:
+    """Random keys and values; the values' padding is zero, as in the real pool."""
+    width = up_to(head_dim, LANES)
+    pool = normal(rng, blocks, BLOCK * (head_dim + width) + 8)
+    pool[:, BLOCK * head_dim :][:, : BLOCK * width].reshape(-1, BLOCK, width)[..., head_dim:] = 0
+    return pool
+
+
+ATTENTION_CASES = [  # head_dim, group, positions, window
+    (64, 3, range(1), 0),
+    (64, 3, range(16), 0),
+    (64, 1, range(100, 101), 0),
+    (64, 3, range(37, 50), 0),
+    (80, 2, range(15, 17), 0),
+    (72, 5, range(3, 40), 0),
+    (32, 8, range(60, 75), 16),
+    (256, 4, range(90, 98), 20),
+    (128, 7, range(33), 1),
+    (64, 4, (2, 17, 18, 90), 32),
+]
+
+
+@pytest.mark.parametrize(("head_dim", "group", "where", "window"), ATTENTION_CASES)
+def test_attention(
+    kernels: _core.Kernels,
+    rng: np.random.Generator,
+    head_dim: int,
+    group: int,
+    where: range,
+    window: int,
+) -> None:
+    positions = np.array(where, np.int32)
+    pool = filled_pool(rng, 12, head_dim)
+    table = rng.permutation(12)[: positions[-1] // BLOCK + 1].astype(np.int32)
+    q = 3 * normal(rng, len(positions), group, head_dim)
+    got = attention(kernels, q, pool, table, positions, window)
+    expected = attention(REFERENCE, q, pool, table, positions, window)
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
+    for t in range(len(positions)):  # alone, and so from its own first block: the same bits
+        alone = attention(kernels, q[t : t + 1], pool, table, positions[t : t + 1], window)
+        np.testing.assert_array_equal(bits(alone[0]), bits(got[t]))
+
+
+def test_attention_to_scores_of_any_size(kernels: _core.Kernels, rng: np.random.Generator) -> None:
+    positions, table = np.arange(40, 44, dtype=np.int32), np.arange(3, dtype=np.int32)
+    pool = filled_pool(rng, 3, 64)
+    for size in (0.0, 1e-20, 1e3, 1e18):
+        q = (size * rng.standard_normal((4, 2, 64))).astype(np.float32)
+        got = attention(kernels, q, pool, table, positions, 0)
+        expected = attention(REFERENCE, q, pool, table, positions, 0)
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
+
+
+# One token at a time
+
+WIDTHS = [1, 3, 16, 17, 64, 80, 255, 576]
+
+
+@pytest.mark.parametrize("n", WIDTHS)
+def test_rms_norm(kernels: _core.Kernels, rng: np.random.Generator, n: int) -> None:
+    x, weight = normal(rng, n), normal(rng, n)
+    for scale in (1.0, 1e-6, 1e6):
+        got, expected = np.empty((2, n), np.float32)
+        kernels.rms_norm(x * np.float32(scale), weight, 1e-5, got)
+        REFERENCE.rms_norm(x * np.float32(scale), weight, 1e-5, expected)
+        np.testing.assert_allclose(got, expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("pairs", [1, 5, 16, 32, 40])
+def test_rotate(
+    kernels: _core.Kernels, rng: np.random.Generator, pairs: int, interleaved: bool
+) -> None:
+    angles = normal(rng, pairs)
+    got = normal(rng, 2 * pairs + 6)  # six channels that do not turn
+    expected = got.copy()
+    kernels.rotate(got, np.cos(angles), np.sin(angles), interleaved)
+    REFERENCE.rotate(expected, np.cos(angles), np.sin(angles), interleaved)
+    np.testing.assert_array_equal(bits(got), bits(expected))
+
+
+@pytest.mark.parametrize("activation", list(_core.Activation), ids=lambda a: a.name)
+@pytest.mark.parametrize("n", [1, 15, 16, 40])
+def test_gate(
+    kernels: _core.Kernels, rng: np.random.Generator, activation: _core.Activation, n: int
+) -> None:
+    up = normal(rng, n)
+    for scale in (0.1, 1, 10, 1000):
+        got = (scale * rng.standard_normal(n)).astype(np.float32)
+        expected = got.copy()
+        kernels.gate(activation, got, up)
+        REFERENCE.gate(activation, expected, up)
+        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-7)
+
+
+def test_fused_instruction_sets_agree_to_the_bit(rng: np.random.Generator) -> None:
+    """AVX2 and AVX-512 do the same operations in the same order."""
+    if not {"avx2", "avx512"} <= set(_core.available_isas()):
+        pytest.skip("this machine has not both")
+    narrow, wide = _core.Kernels("avx2"), _core.Kernels("avx512")
+    x, w = normal(rng, 7, 300), normal(rng, 10, 300)
+    np.testing.assert_array_equal(bits(product(narrow, x, w)), bits(product(wide, x, w)))
+    positions, table = np.arange(50, 63, dtype=np.int32), np.arange(4, dtype=np.int32)
+    pool, q = filled_pool(rng, 4, 64), normal(rng, 13, 3, 64)
+    np.testing.assert_array_equal(
+        bits(attention(narrow, q, pool, table, positions, 24)),
+        bits(attention(wide, q, pool, table, positions, 24)),
+    )
+
+
+@pytest.mark.parametrize("name", ["", "AVX2", "sse9", "auto "])
+def test_unknown_instruction_set(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot run"):
+        _core.Kernels(name)

@@ -1,0 +1,223 @@
+"""The CPU backend as a backend: sampling, blocks, and plans that make no sense."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.gguf_writer import Tensor
+from support.tiny import TinyModel
+
+from foreword.backends.cpu.backend import CpuBackend
+from foreword.core.params import SamplingParams
+from foreword.core.step import SequenceStep, StepPlan
+from foreword.errors import BackendError, ConfigError
+from foreword.models.load import load_spec
+from foreword.weights.gguf import GGUFFile
+
+MODEL = TinyModel("gemma3", layers=6, head_dim=32, heads=2, window=20)
+GREEDY = SamplingParams(temperature=0)
+NUM_BLOCKS = 12
+PROMPT = tuple(range(40))
+STEP = SequenceStep(5, PROMPT, 0, (3, 7, 0), draws=(0,), params=GREEDY)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> GGUFFile:
+    return GGUFFile.open(MODEL.write(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture
+def backend(file: GGUFFile) -> CpuBackend:
+    backend = CpuBackend(file, load_spec(file), num_threads=2)
+    backend.allocate(NUM_BLOCKS)
+    return backend
+
+
+def last_logits(backend: CpuBackend, step: SequenceStep = STEP) -> np.ndarray:
+    return backend.logits(StepPlan((step,)), [len(step.token_ids) - 1])[0]
+
+
+def test_greedy_takes_the_highest_logit(backend: CpuBackend) -> None:
+    (result,) = backend.execute(StepPlan((STEP,))).sequences
+    assert result.seq_id == 5
+    assert result.token_ids == (int(last_logits(backend).argmax()),)
+    assert result.logprobs == ()
+    assert result.prompt_logprobs == ()
+
+
+def test_several_draws_scores_and_silent_sequences_in_one_step(backend: CpuBackend) -> None:
+    params = SamplingParams(temperature=1.0, logprobs=2, prompt_logprobs=3)
+    drawn = replace(STEP, draws=(0, 1, 2), params=params, seed=-3, score_token_ids=PROMPT[1:])
+    silent = SequenceStep(6, (1, 2, 3), 0, (5,))
+    greedy = replace(STEP, seq_id=7, block_table=(1, 2, 4))
+    first, second, third = backend.execute(StepPlan((silent, drawn, greedy))).sequences
+    assert (first.seq_id, first.token_ids, first.prompt_logprobs) == (6, (), ())
+
+    logits = backend.logits(StepPlan((drawn,)), range(40)).astype(np.float64)
+    logprobs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert [entry.token_id for entry in second.logprobs] == list(second.token_ids)
+    assert [len(entry.top) for entry in second.logprobs] == [2, 2, 2]
+    for entry in second.logprobs:
+        assert entry.logprob == pytest.approx(logprobs[-1, entry.token_id], abs=1e-5)
+    assert [entry.token_id for entry in second.prompt_logprobs] == list(PROMPT[1:])
+    for position, entry in enumerate(second.prompt_logprobs):
+        assert entry.logprob == pytest.approx(logprobs[position, entry.token_id], abs=1e-5)
+        assert len(entry.top) == 3
+    assert third.token_ids == (int(logits[-1].argmax()),)
+
+
+def test_bans_bias_and_penalties_reach_the_sampler(backend: CpuBackend) -> None:
+    best, second = np.argsort(-last_logits(backend))[:2].tolist()
+    for changed in (
+        replace(STEP, banned_token_ids=(best,)),
+        replace(STEP, params=SamplingParams(temperature=0, logit_bias={best: -100})),
+        replace(
+            STEP,
+            params=SamplingParams(temperature=0, presence_penalty=2, frequency_penalty=2),
+            history=(*PROMPT, *[best] * 50),
+            num_prompt_tokens=len(PROMPT),
+        ),
+    ):
+        (result,) = backend.execute(StepPlan((changed,))).sequences
+        assert result.token_ids == (second,)
+
+
+def test_blocks_can_be_copied_saved_and_restored(backend: CpuBackend) -> None:
+    expected = last_logits(backend)
+    rest = SequenceStep(5, PROMPT[39:], 39, (3, 7, 0))
+
+    copied = StepPlan((replace(rest, block_table=(9, 10, 11)),), ((3, 9), (7, 10), (0, 11)))
+    np.testing.assert_array_equal(backend.logits(copied, [0])[0], expected)
+
+    saved = [backend.read_block(block) for block in (3, 7, 0)]
+    assert [len(data) for data in saved] == [backend.block_bytes] * 3
+    for block, data in zip((8, 6, 2), saved, strict=True):
+        backend.write_block(block, data)
+    moved = replace(rest, block_table=(8, 6, 2))
+    np.testing.assert_array_equal(last_logits(backend, moved), expected)
+
+
+BAD_STEPS = {
+    "token id too large": replace(STEP, token_ids=(*PROMPT[:-1], MODEL.vocab)),
+    "token id negative": replace(STEP, token_ids=(-1, *PROMPT[1:])),
+    "token id beyond 32 bits": replace(STEP, token_ids=(2**40, *PROMPT[1:])),
+    "no such block": replace(STEP, block_table=(3, NUM_BLOCKS, 0)),
+    "negative block": replace(STEP, block_table=(3, -1, 0)),
+    "table too short": replace(STEP, block_table=(3, 7)),
+    "negative start": replace(STEP, start=-1),
+    "start beyond the table": replace(STEP, start=2**31 - 1),
+    "no tokens": replace(STEP, token_ids=()),
+    "no params": replace(STEP, params=None),
+    "score of no token": replace(STEP, score_token_ids=(1,) * 39 + (MODEL.vocab,)),
+    "more scores than tokens": replace(STEP, score_token_ids=(1,) * 41),
+    "banned id too large": replace(STEP, banned_token_ids=(MODEL.vocab,)),
+    "everything banned": replace(STEP, banned_token_ids=tuple(range(MODEL.vocab))),
+}
+
+
+@pytest.mark.parametrize("step", BAD_STEPS.values(), ids=BAD_STEPS.keys())
+def test_plans_that_make_no_sense(backend: CpuBackend, step: SequenceStep) -> None:
+    with pytest.raises(BackendError):
+        backend.execute(StepPlan((replace(STEP, block_table=(1, 2, 4)), step)))
+    backend.execute(StepPlan((STEP,)))  # and it goes on
+
+
+@pytest.mark.parametrize("copies", [((0, NUM_BLOCKS),), ((-1, 0),)])
+def test_copies_of_no_block(backend: CpuBackend, copies: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(BackendError, match="block to copy"):
+        backend.execute(StepPlan((), copies))
+
+
+def test_a_plan_may_hold_copies_alone(backend: CpuBackend) -> None:
+    backend.execute(StepPlan((STEP,)))
+    assert backend.execute(StepPlan((), ((3, 9),))).sequences == ()
+    assert backend.read_block(9) == backend.read_block(3)
+
+
+def test_blocks_out_of_range(backend: CpuBackend) -> None:
+    with pytest.raises(BackendError):
+        backend.read_block(NUM_BLOCKS)
+    with pytest.raises(BackendError):
+        backend.write_block(NUM_BLOCKS, bytes(backend.block_bytes))
+    with pytest.raises(BackendError):
+        backend.write_block(0, bytes(backend.block_bytes - 1))
+
+
+def test_a_step_before_the_pool_is_there(file: GGUFFile) -> None:
+    with pytest.raises(BackendError, match="no such block"):
+        CpuBackend(file, load_spec(file), num_threads=1).execute(StepPlan((STEP,)))
+
+
+def test_allocation(file: GGUFFile) -> None:
+    backend = CpuBackend(file, load_spec(file), num_threads=1)
+    for hopeless in (0, 2**62):
+        with pytest.raises(BackendError, match="cannot allocate"):
+            backend.allocate(hopeless)
+    backend.allocate(2**30 // backend.block_bytes)  # a gigabyte of which nothing is touched
+    with pytest.raises(BackendError, match="already"):
+        backend.allocate(1)
+
+
+def test_bad_options(file: GGUFFile) -> None:
+    with pytest.raises(ConfigError, match="isa"):
+        CpuBackend(file, load_spec(file), isa="sse9")
+    with pytest.raises(ConfigError, match="num_threads"):
+        CpuBackend(file, load_spec(file), num_threads=-1)
+
+
+def test_the_weights_outlive_the_file_object(tmp_path: Path) -> None:
+    with GGUFFile.open(MODEL.write(tmp_path)) as file:
+        backend = CpuBackend(file, load_spec(file), num_threads=2)
+    backend.allocate(NUM_BLOCKS)
+    backend.execute(StepPlan((STEP,)))
+
+
+def test_weights_that_are_not_numbers_fail_the_step_and_nothing_else(tmp_path: Path) -> None:
+    tensors = MODEL.tensors()
+    tensors["output_norm.weight"] = Tensor.f32(np.full(MODEL.hidden, np.nan, np.float32))
+    file = GGUFFile.open(MODEL.write(tmp_path, tensors=tensors))
+    backend = CpuBackend(file, load_spec(file), num_threads=2)
+    backend.allocate(NUM_BLOCKS)
+    for _ in range(2):
+        with pytest.raises(BackendError):
+            backend.execute(StepPlan((STEP,)))
+
+
+def test_describe(backend: CpuBackend) -> None:
+    said = backend.describe()
+    assert said["backend"] == "cpu"
+    assert said["num_threads"] == 2
+    assert said["isa"] in {"avx512", "avx2", "portable"}
+
+
+def test_an_idle_backend_burns_nothing(backend: CpuBackend) -> None:
+    backend.execute(StepPlan((STEP,)))
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.02
+
+
+def test_the_process_exits_with_threads_about(file: GGUFFile) -> None:
+    code = (
+        "from foreword.backends.cpu.backend import CpuBackend\n"
+        "from foreword.models.load import load_spec\n"
+        "from foreword.weights.gguf import GGUFFile\n"
+        f"file = GGUFFile.open({str(file.path)!r})\n"
+        "backends = [CpuBackend(file, load_spec(file), num_threads=8) for _ in range(3)]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+
+
+def test_more_threads_than_cores_give_the_same_numbers(file: GGUFFile, backend: CpuBackend) -> None:
+    crowd = CpuBackend(file, load_spec(file), num_threads=4 * (os.cpu_count() or 1) + 1)
+    crowd.allocate(NUM_BLOCKS)
+    for _ in range(20):
+        np.testing.assert_array_equal(last_logits(crowd), last_logits(backend))
