@@ -65,6 +65,11 @@ std::vector<int32_t> encode(const Tokenizer& self, nb::bytes text, bool parse_sp
   return self.encode(utf8, parse_special);
 }
 
+std::optional<int32_t> find(const Tokenizer& self, nb::bytes text) {
+  const int32_t token = self.find(view(text));
+  return token == kNoToken ? std::nullopt : std::optional(token);
+}
+
 int32_t checked(const Tokenizer& self, int64_t id) {
   if (id < 0 || static_cast<uint64_t>(id) >= self.vocabulary().size()) throw nb::index_error("no such token");
   return static_cast<int32_t>(id);
@@ -88,10 +93,9 @@ void bind_text(nb::module_& m) {
       .def_static("bpe", &bpe, nb::arg("data"), nb::arg("offset"), nb::arg("count"), nb::arg("types"),
                   nb::arg("merges_offset"), nb::arg("merges_count"), nb::arg("split"), nb::arg("whole_words"))
       .def("encode", &encode, nb::arg("text"), nb::arg("parse_special"))
+      .def("find", &find, nb::arg("text"))
       .def("protect", [](const Tokenizer& self, nb::bytes text) { return to_bytes(self.protect(view(text))); }, nb::arg("text"))
       .def("token_bytes", [](const Tokenizer& self, int64_t id) { return to_bytes(self.token_bytes(checked(self, id))); },
-           nb::arg("token_id"))
-      .def("token_type", [](const Tokenizer& self, int64_t id) { return static_cast<int32_t>(self.vocabulary().type(checked(self, id))); },
            nb::arg("token_id"))
       .def_prop_ro("vocab_size", [](const Tokenizer& self) { return self.vocabulary().size(); });
 }

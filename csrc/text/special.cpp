@@ -49,6 +49,12 @@ int32_t SpecialTokens::longest_match(std::string_view text, size_t begin, size_t
   return found;
 }
 
+int32_t SpecialTokens::find(std::string_view text) const {
+  size_t length = 0;
+  const int32_t token = longest_match(text, 0, text.size(), length);
+  return length == text.size() ? token : kNoToken;
+}
+
 std::vector<Piece> SpecialTokens::split(std::string_view text) const {
   struct Match {
     size_t begin, length;

@@ -40,7 +40,11 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, std::vector<float> scores, int
   if (scores_.size() != vocabulary_.size()) throw std::invalid_argument("there is not one score for each token");
   std::fill(std::begin(bytes_), std::end(bytes_), unknown);
   for (int32_t id = 0; id < static_cast<int32_t>(vocabulary_.size()); ++id) {
-    if (vocabulary_.type(id) == TokenType::Byte) bytes_[byte_value(vocabulary_.text(id))] = id;
+    const std::string_view text = vocabulary_.text(id);
+    if (vocabulary_.type(id) == TokenType::Byte) bytes_[byte_value(text)] = id;
+    for (size_t at = text.find(kSpace, 1); at != std::string_view::npos; at = text.find(kSpace, at + 1)) {
+      before_space_[static_cast<unsigned char>(text[at - 1])] = true;
+    }
   }
   if (std::find(std::begin(bytes_), std::end(bytes_), kNoToken) != std::end(bytes_)) {
     throw std::invalid_argument("there are neither all 256 byte tokens nor a token for unknown characters");
@@ -59,26 +63,35 @@ std::string SpmTokenizer::token_bytes(int32_t id) const {
 void SpmTokenizer::encode_plain(std::string_view raw, bool first, std::vector<int32_t>& ids) const {
   const std::string spaced = (add_space_prefix_ && first ? std::string(kSpace) : std::string()) + replace_all(raw, " ", kSpace);
   const std::string_view text = spaced;
-
   std::vector<Symbol> symbols;
-  symbols.reserve(text.size());
   for (size_t begin = 0; begin < text.size();) {
-    const size_t length = utf8_length(text, begin);
-    append_symbol(symbols, begin, length, vocabulary_.find(text.substr(begin, length)));
+    size_t end = text.find(kSpace, begin + 1);
+    while (end != std::string_view::npos && before_space_[static_cast<unsigned char>(text[end - 1])]) {
+      end = text.find(kSpace, end + 1);
+    }
+    encode_word(text.substr(begin, end - begin), symbols, ids);
+    begin = std::min(end, text.size());
+  }
+}
+
+void SpmTokenizer::encode_word(std::string_view word, std::vector<Symbol>& symbols, std::vector<int32_t>& ids) const {
+  symbols.clear();
+  for (size_t begin = 0; begin < word.size();) {
+    const size_t length = utf8_length(word, begin);
+    append_symbol(symbols, begin, length, vocabulary_.find(word.substr(begin, length)));
     begin += length;
   }
   merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) -> MergeOffer {
-    const int32_t token = vocabulary_.find(text.substr(left.begin, left.length + right.length));
+    const int32_t token = vocabulary_.find(word.substr(left.begin, left.length + right.length));
     if (token == kNoToken) return {};
     return {-static_cast<double>(scores_[static_cast<size_t>(token)]), token};
   });
-
-  for (int32_t at = symbols.empty() ? -1 : 0; at >= 0; at = symbols[static_cast<size_t>(at)].next) {
+  for (int32_t at = 0; at >= 0; at = symbols[static_cast<size_t>(at)].next) {
     const Symbol& symbol = symbols[static_cast<size_t>(at)];
     if (symbol.token != kNoToken) {
       ids.push_back(symbol.token);
     } else {  // a character that the vocabulary lacks
-      for (const char byte : text.substr(symbol.begin, symbol.length)) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
+      for (const char byte : word.substr(symbol.begin, symbol.length)) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
     }
   }
 }

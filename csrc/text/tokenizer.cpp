@@ -25,6 +25,11 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
   }
 }
 
+int32_t Tokenizer::find(std::string_view text) const {
+  const int32_t token = vocabulary_.find(text);
+  return token != kNoToken ? token : control_.find(text);
+}
+
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
   std::vector<int32_t> ids;
   if (!parse_special) {

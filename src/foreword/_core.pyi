@@ -292,14 +292,14 @@ class Tokenizer:
     def encode(self, text: bytes, parse_special: bool) -> list[int]:
         """Ids of a text; with ``parse_special``, marks of `protect` are dropped. No GIL."""
 
+    def find(self, text: bytes) -> int | None:
+        """The id of a token (of any type but byte) by its spelling."""
+
     def protect(self, text: bytes) -> bytes:
         """The text with U+D800 wherever it could take part in a control token."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for. Raises IndexError."""
-
-    def token_type(self, token_id: int) -> int:
-        """GGUF's type of a token. Raises IndexError."""
 
 class Kernels:
     """The kernels of one instruction set, one by one, for parity tests. Results go to ``out``.

@@ -68,6 +68,9 @@ class SpecialTokens {
  public:
   void add(std::string_view text, int32_t id);
 
+  // The token with exactly these bytes, or kNoToken.
+  int32_t find(std::string_view text) const;
+
   // Cuts a text at every match. O(n log n) whatever the text.
   std::vector<Piece> split(std::string_view text) const;
 
@@ -92,6 +95,8 @@ class SpecialTokens {
   size_t longest_ = 0;
 };
 
+struct Symbol;  // csrc/text/merge.h
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -99,6 +104,9 @@ class Tokenizer {
   // User-defined tokens are always matched whole; control and unknown tokens only with `parse_special`,
   // which also drops every `kGuard` from the text after it has been cut at them.
   std::vector<int32_t> encode(std::string_view text, bool parse_special) const;
+
+  // The id of a token of any type but byte by its spelling, or kNoToken.
+  int32_t find(std::string_view text) const;
 
   // The text with guards against becoming control tokens, for putting into a prompt template.
   std::string protect(std::string_view text) const { return control_.protect(text, kGuard); }
@@ -137,8 +145,13 @@ class SpmTokenizer final : public Tokenizer {
  private:
   void encode_plain(std::string_view text, bool first, std::vector<int32_t>& ids) const override;
 
+  void encode_word(std::string_view word, std::vector<Symbol>& symbols, std::vector<int32_t>& ids) const;
+
   std::vector<float> scores_;
   int32_t bytes_[256];
+  // Bytes that stand before a space inside some token. After any other byte, a space starts a new word:
+  // no token reaches across, so words are merged one by one.
+  bool before_space_[256] = {};
   bool add_space_prefix_;
 };
 

@@ -21,7 +21,7 @@ class CompletionStream:
         self.index = index
         self._min_tokens = params.min_tokens
         self._stop_token_ids = params.stop_token_ids
-        self._detokenizer = tokenizer.detokenizer()
+        self._detokenizer = tokenizer.detokenizer(continues_text=True)
         self._stops = StopStrings(params.stop)
         self._num_tokens = 0
         self._token_ids: list[int] = []

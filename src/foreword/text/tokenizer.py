@@ -13,7 +13,7 @@ from foreword.errors import TemplateError
 from foreword.text.detokenizer import Detokenizer
 from foreword.text.messages import clean_messages, clean_text, clean_value
 from foreword.text.template import ChatTemplate
-from foreword.text.vocabulary import CONTROL, UNKNOWN, Vocabulary, read_vocabulary
+from foreword.text.vocabulary import Vocabulary, read_vocabulary
 from foreword.weights.gguf import GGUFFile
 
 
@@ -24,6 +24,7 @@ class Tokenizer:
         vocab_size: how many ids there are: ``0 … vocab_size-1``.
         bos_token_id: the token that begins a sequence; None where the vocabulary names none.
         eos_token_ids: tokens that end a sequence or a turn.
+        special_ids: all tokens that are no text (control tokens).
         add_bos: whether a prompt begins with the BOS token.
         chat_template: how a conversation becomes a prompt; None where the file has none.
     """
@@ -34,6 +35,7 @@ class Tokenizer:
         self.vocab_size = self._core.vocab_size
         self.bos_token_id = vocabulary.bos_token_id
         self.eos_token_ids = vocabulary.end_token_ids
+        self.special_ids = vocabulary.special_ids
         self.add_bos = vocabulary.add_bos and self.bos_token_id is not None
         self.chat_template: ChatTemplate | None = None
         if vocabulary.chat_template is not None:
@@ -141,8 +143,7 @@ class Tokenizer:
         return Detokenizer(visible, strip_space=self._add_space_prefix and not continues_text)
 
     def _visible_bytes(self, token_id: int) -> bytes:
-        hidden = self._core.token_type(token_id) in (CONTROL, UNKNOWN)
-        return b"" if hidden else self._core.token_bytes(token_id)
+        return b"" if token_id in self.special_ids else self._core.token_bytes(token_id)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for; perhaps a part of a character."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
@@ -103,9 +103,13 @@ _END_TOKENS = (
     "<end_of_utterance>",
     "<|return|>",
     "<|call|>",
+    "<|eot|>",
     "<EOT>",
     "<｜end▁of▁sentence｜>",
 )
+# Never matched in a user's text even where the file does not mark them as control tokens. "</s>"
+# does not end a text by its name alone: Gemma's vocabulary has it as the HTML tag.
+_CONTROL_LOOKING = (*_END_TOKENS, "</s>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class Vocabulary:
         core: the C++ tokenizer.
         bos_token_id, eos_token_id: None where the file names none.
         end_token_ids: ``eos_token_id`` and the end-of-turn tokens that the vocabulary has.
+        special_ids: tokens that are no text: control tokens, and those that end a text.
         add_bos: whether a prompt begins with the BOS token.
         add_space_prefix: whether a space is put before the first word.
         chat_template: Jinja source, or None.
@@ -125,6 +130,7 @@ class Vocabulary:
     bos_token_id: int | None
     eos_token_id: int | None
     end_token_ids: frozenset[int]
+    special_ids: frozenset[int]
     add_bos: bool
     add_space_prefix: bool
     chat_template: str | None
@@ -142,18 +148,20 @@ def read_vocabulary(file: GGUFFile) -> Vocabulary:
     add_space_prefix = keys.optional("tokenizer.ggml.add_space_prefix", bool, pre is None)
     types = _token_types(keys)
     core = _build(keys, types, pre, add_space_prefix)
-    end = _end_tokens(core)
-    unmarked = [token for token in end if core.token_type(token) != CONTROL]
+    special = np.flatnonzero((types == CONTROL) | (types == UNKNOWN)).tolist()
+    unmarked = [token for token in _find(core, _CONTROL_LOOKING) if types[token] != CONTROL]
     if unmarked:  # such files exist, and in them a user could end a turn by writing its end
         types[unmarked] = CONTROL
         core = _build(keys, types, pre, add_space_prefix)
 
     eos = keys.token_id("tokenizer.ggml.eos_token_id", core.vocab_size)
+    end = frozenset(_find(core, _END_TOKENS)) | ({eos} if eos is not None else set())
     return Vocabulary(
         core=core,
         bos_token_id=keys.token_id("tokenizer.ggml.bos_token_id", core.vocab_size),
         eos_token_id=eos,
-        end_token_ids=frozenset(end if eos is None else [eos, *end]),
+        end_token_ids=end,
+        special_ids=end.union(special),
         add_bos=keys.optional("tokenizer.ggml.add_bos_token", bool, pre is None or pre.add_bos),
         add_space_prefix=add_space_prefix and pre is None,
         chat_template=keys.optional("tokenizer.chat_template", str, None),
@@ -198,11 +206,7 @@ def _build(
         return _core.Tokenizer.spm(data, offset, count, types, scores, unknown, add_space_prefix)
 
 
-def _end_tokens(core: _core.Tokenizer) -> list[int]:
-    """The ids of those `_END_TOKENS` that are tokens of the vocabulary."""
-    found = []
-    for text in _END_TOKENS:
-        ids = core.encode(text.encode(), parse_special=True)
-        if len(ids) == 1 and core.token_type(ids[0]) != UNKNOWN:
-            found.append(ids[0])
-    return found
+def _find(core: _core.Tokenizer, texts: Sequence[str]) -> list[int]:
+    """The ids of those texts that are tokens of the vocabulary."""
+    found = (core.find(text.encode()) for text in texts)
+    return [token_id for token_id in found if token_id is not None]
