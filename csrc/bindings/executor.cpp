@@ -93,7 +93,7 @@ void make_executor(Executor* self, std::string_view isa, unsigned num_threads, s
                    const nb::object&) {
   const Kernels* kernels = find_kernels(isa);
   if (!kernels) throw std::invalid_argument("this machine cannot run " + std::string(isa));
-  if (num_threads == 0 || layers.empty()) throw std::invalid_argument("an executor needs threads and layers");
+  if (num_threads == 0) throw std::invalid_argument("an executor needs a thread");
   new (self) Executor(Model{num_heads, num_kv_heads, head_dim, norm_eps, embedding_scale, embedding, output,
                             copy(output_norm), std::move(ropes), std::move(layers)},
                       *kernels, num_threads);

@@ -2,6 +2,7 @@
 
 #include "forward.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <exception>
@@ -21,7 +22,7 @@ bool within(int32_t value, size_t limit) { return value >= 0 && static_cast<size
 }  // namespace
 
 Executor::Executor(Model model, const Kernels& kernels, unsigned threads)
-    : model_(std::move(model)),
+    : model_((model.check(), std::move(model))),
       kernels_(kernels),
       threads_(threads),
       kv_(model_.layers.size(), model_.num_kv_heads, model_.head_dim),

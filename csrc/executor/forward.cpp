@@ -55,7 +55,10 @@ void Forward::run(const Step& step) {
     const bool last = layer + 1 == model_.layers.size();
     const Batch& batch = last ? wanted : all;
     if (batch.rows() == 0) return;
-    if (last) keep_rows(step.logit_rows), compute_turns(wanted);
+    if (last) {
+      keep_rows(step.logit_rows);
+      compute_turns(wanted);
+    }
     attend(layer, batch);
     mlp(layer, batch.rows());
   }

@@ -42,10 +42,17 @@ bool spin_until(Done done, Clock::duration limit) {
 }  // namespace
 
 ThreadPool::ThreadPool(unsigned threads) {
-  for (unsigned i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+  try {
+    for (unsigned i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { close(); }
+
+void ThreadPool::close() {
   closing_ = true;
   ++epoch_;
   epoch_.notify_all();

@@ -115,7 +115,10 @@ void attention(const AttentionArgs& a) {
   float* const highest = weights + count * kBlockSize;
   Rows rows{a.scratch, width, weights, highest, highest + count, highest + 2 * count};
   for (size_t i = 0; i < count * width; ++i) rows.sums[i] = 0.0f;
-  for (size_t r = 0; r < count; ++r) rows.highest[r] = kNothingSeen, rows.total[r] = 0.0f;
+  for (size_t r = 0; r < count; ++r) {
+    rows.highest[r] = kNothingSeen;
+    rows.total[r] = 0.0f;
+  }
 
   const int64_t first_seen = int64_t{a.positions[0]} - a.window + 1, last_seen = a.positions[a.tokens - 1];
   for (int64_t block = first_seen > 0 ? first_seen / kBlock : 0; block <= last_seen / kBlock; ++block) {

@@ -103,13 +103,12 @@ FOREWORD_INLINE Vec fma(const Vec& a, const Vec& b, const Vec& c) {
 template <typename Op>
 FOREWORD_INLINE Quad fold(const Vec& v, Op op) {
 #if defined(__AVX512F__)
-  const Reg r = v.part[0];
-  const auto half = op(__builtin_shufflevector(r, r, 0, 1, 2, 3, 4, 5, 6, 7),
-                       __builtin_shufflevector(r, r, 8, 9, 10, 11, 12, 13, 14, 15));
-  return op(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+  const __m256 half = op(_mm512_castps512_ps256(v.part[0]), _mm512_extractf32x8_ps(v.part[0], 1));
 #elif defined(__AVX2__)
-  const Reg half = op(v.part[0], v.part[1]);
-  return op(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
+  const __m256 half = op(v.part[0], v.part[1]);
+#endif
+#if defined(__AVX2__)
+  return op(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 #else
   return op(op(v.part[0], v.part[2]), op(v.part[1], v.part[3]));
 #endif
@@ -125,9 +124,9 @@ FOREWORD_INLINE float sum(const Vec& v) {
 FOREWORD_INLINE Quad sum4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
   const auto add = [](auto x, auto y) { return x + y; };
   const Quad qa = fold(a, add), qb = fold(b, add), qc = fold(c, add), qd = fold(d, add);
-  const Quad ab = __builtin_shufflevector(qa, qb, 0, 4, 1, 5) + __builtin_shufflevector(qa, qb, 2, 6, 3, 7);
-  const Quad cd = __builtin_shufflevector(qc, qd, 0, 4, 1, 5) + __builtin_shufflevector(qc, qd, 2, 6, 3, 7);
-  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  const Quad ab = Quad{qa[0], qb[0], qa[1], qb[1]} + Quad{qa[2], qb[2], qa[3], qb[3]};
+  const Quad cd = Quad{qc[0], qd[0], qc[1], qd[1]} + Quad{qc[2], qd[2], qc[3], qd[3]};
+  return Quad{ab[0], ab[1], cd[0], cd[1]} + Quad{ab[2], ab[3], cd[2], cd[3]};
 }
 
 FOREWORD_INLINE float highest(const Vec& v) {

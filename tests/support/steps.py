@@ -16,7 +16,7 @@ BLOCK_SIZE = 16
 class ByHand:
     """Blocks are dealt out in a scrambled order, so that a table is never just 0, 1, 2, …"""
 
-    def __init__(self, backend: CpuBackend, num_blocks: int = 256) -> None:
+    def __init__(self, backend: CpuBackend, num_blocks: int = 512) -> None:
         self.backend = backend
         backend.allocate(num_blocks)
         self.free = np.random.default_rng(3).permutation(num_blocks).tolist()

@@ -46,7 +46,8 @@ class Executor {
   // logits. May throw: the first error is thrown again once all are done.
   using TakeLogits = std::function<void(size_t index, std::span<float> logits, unsigned thread)>;
 
-  // The model's matrices must stay readable for as long as the executor lives.
+  // The model's matrices must stay readable for as long as the executor lives. Throws std::invalid_argument for a model
+  // whose sizes do not fit each other, std::system_error where the threads cannot be had.
   Executor(Model model, const Kernels& kernels, unsigned threads);
   ~Executor();
 

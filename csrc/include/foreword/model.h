@@ -58,6 +58,9 @@ struct Model {
   size_t q_size() const { return num_heads * head_dim; }
   size_t kv_size() const { return num_kv_heads * head_dim; }
   size_t group() const { return num_heads / num_kv_heads; }
+
+  // Throws std::invalid_argument where sizes do not fit each other: the executor trusts them.
+  void check() const;
 };
 
 }  // namespace foreword

@@ -16,6 +16,7 @@ namespace foreword {
 // all the work itself. One thread at a time may call `run`.
 class ThreadPool {
  public:
+  // Throws std::system_error where the system will not start that many.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -44,6 +45,7 @@ class ThreadPool {
   };
 
   void run_job(Job& job);
+  void close();
   void worker(unsigned thread);
   bool wait_for_work(int seen);  // false: the pool is closing
 

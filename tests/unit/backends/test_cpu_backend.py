@@ -172,6 +172,11 @@ def test_bad_options(file: GGUFFile) -> None:
         CpuBackend(file, load_spec(file), num_threads=-1)
 
 
+def test_a_spec_of_another_model(file: GGUFFile) -> None:
+    with pytest.raises(BackendError, match="sizes"):
+        CpuBackend(file, replace(load_spec(file), num_heads=4), num_threads=1)
+
+
 def test_the_weights_outlive_the_file_object(tmp_path: Path) -> None:
     with GGUFFile.open(MODEL.write(tmp_path)) as file:
         backend = CpuBackend(file, load_spec(file), num_threads=2)

@@ -58,6 +58,8 @@ def test_logits_depend_on_nothing_but_the_sequence(file: GGUFFile) -> None:
     others = [PROMPT[::-1], PROMPT, PROMPT[:1], PROMPT[5:30]]
     for cuts in ([], [9], every(20, len(PROMPT))):
         np.testing.assert_array_equal(hand.logits(others, cuts)[1], whole, err_msg="in a batch")
+    crowd = hand.logits([PROMPT[i % 50 :] for i in range(70)], [30])  # more than any tile
+    np.testing.assert_array_equal(crowd[50], whole, err_msg="among 70")
     (alone,) = by_hand(file, num_threads=1).logits([PROMPT], [])
     np.testing.assert_array_equal(alone, whole, err_msg="one thread")
 

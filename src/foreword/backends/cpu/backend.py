@@ -34,6 +34,7 @@ class CpuBackend:
 
     Raises:
         ConfigError: this machine cannot run ``isa``, or ``num_threads`` is negative.
+        BackendError: the system does not give that many threads.
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class CpuBackend:
         if num_threads < 0:
             raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
         self._spec = spec
-        self._executor = make_executor(
-            file, spec, isa=isa, num_threads=num_threads or usable_cores()
-        )
+        num_threads = num_threads or usable_cores()
+        with _as_backend_errors(f"cannot run the model on {num_threads} threads"):
+            self._executor = make_executor(file, spec, isa=isa, num_threads=num_threads)
         self._sampling_specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
 
     @property
