@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any
 
 from foreword.errors import TemplateError
@@ -66,6 +66,6 @@ def size(value: Any, limit: float = float("inf")) -> int:
             total += item.bit_length() // 3
         elif isinstance(item, Mapping):
             waiting += [(part, depth + 1) for pair in item.items() for part in pair]
-        elif isinstance(item, (list, tuple)):
+        elif isinstance(item, (list, tuple, KeysView, ValuesView, ItemsView)):
             waiting += [(part, depth + 1) for part in item]
     return total

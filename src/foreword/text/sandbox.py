@@ -95,7 +95,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.tests = {name: self._ticking(test) for name, test in tests.items()}
         self.globals = {
             "dict": dict,
-            "namespace": Namespace,
+            "namespace": _Namespace,
             "raise_exception": raise_exception,
             "range": bounded_range,
             "strftime_now": strftime_now,
@@ -128,17 +128,12 @@ class _Environment(ImmutableSandboxedEnvironment):
 
         return ticking
 
-    def _writable(self, value: Any) -> int:
-        if isinstance(value, Namespace):
-            raise TemplateError("the chat template writes a namespace")
-        return self.budget.weigh(value)
-
     # What `_Meter` puts into a template. `pass_context` keeps Jinja from calling it when compiling.
 
     @pass_context
     def _finalize(self, _context: Context, value: Any) -> Any:
         self.budget.tick()
-        self.budget.emit(len(value) if isinstance(value, str) else self._writable(value))
+        self.budget.emit(self.budget.weigh(value))
         return value
 
     @pass_context
@@ -155,7 +150,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     @pass_context
     def _concat(self, _context: Context, parts: list[Any]) -> str:
-        self.budget.reserve(sum(map(self._writable, parts)))
+        self.budget.reserve(self.budget.weigh(parts))
         return "".join(map(str, parts))
 
     # Jinja's hooks.
@@ -172,6 +167,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         budget.tick()
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str):
+            if __obj.__name__ == "join":
+                args = tuple(map(list, args))  # generators cannot be weighed
             check_string_method(budget, owner, __obj.__name__, args)
         result = super().call(__context, __obj, *args, **kwargs)
         if isinstance(result, (str, list, dict)):
@@ -183,6 +180,13 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(obj, str) and attr not in STRING_METHODS:
             return False
         return super().is_safe_attribute(obj, attr, value)
+
+
+class _Namespace(Namespace):
+    """Jinja's namespace, which would write all that it holds."""
+
+    def __repr__(self) -> str:
+        return "<namespace>"
 
 
 class _Generation(Extension):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2.filters import FILTERS, do_indent, do_join
+from jinja2.filters import FILTERS, do_indent, do_join, do_round
 from jinja2.utils import pass_eval_context
 
 from foreword.errors import TemplateError
@@ -18,11 +18,12 @@ MAX_RANGE = 10_000
 MAX_INDENT = 16
 MAX_DATE_FORMAT_CHARS = 64
 MAX_INT_BITS = 1024
+MAX_PRECISION = 20
 
 # Jinja's filters whose result is no larger than their arguments.
 PLAIN_FILTERS = (  # noqa: SIM905
     "abs capitalize count d default dictsort e escape first float int items last length list lower "
-    "map max min reject rejectattr reverse round safe select selectattr sort title trim unique "
+    "map max min reject rejectattr reverse safe select selectattr sort title trim unique "
     "upper wordcount"
 ).split()
 
@@ -47,6 +48,7 @@ class Filters:
             "indent": self.indent,
             "join": self.join,
             "replace": self.replace,
+            "round": self.round,
             "string": self.string,
             "tojson": self.tojson,
         }
@@ -69,6 +71,12 @@ class Filters:
         text = self.string(s)
         self._budget().reserve(replaced_size(text, old, new))
         return text.replace(old, new, count)
+
+    def round(self, value: float, precision: int = 0, method: Any = "common") -> float:
+        """Jinja's ``round``."""
+        if abs(precision) > MAX_PRECISION:
+            raise TemplateError(f"the chat template rounds to more than {MAX_PRECISION} digits")
+        return do_round(value, precision, method)
 
     def indent(self, s: str, width: Any = 4, first: bool = False, blank: bool = False) -> str:
         """Jinja's ``indent``."""
@@ -108,8 +116,6 @@ def check_string_method(budget: Budget, text: str, name: str, args: tuple[Any, .
     if name == "replace" and len(args) >= 2:
         budget.reserve(replaced_size(text, *args[:2]))
     elif name == "join" and args:
-        if not isinstance(args[0], (list, tuple, str, dict)):
-            raise TemplateError("the chat template may join lists only")
         budget.reserve(budget.weigh(args[0]) + len(text) * len(args[0]))
 
 

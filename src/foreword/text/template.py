@@ -11,7 +11,7 @@ from foreword.errors import InvalidRequestError, TemplateError
 if TYPE_CHECKING:
     from foreword.text.sandbox import CompiledTemplate
 
-MAX_SOURCE_CHARS = 1 << 18
+MAX_SOURCE_CHARS = 1 << 16  # takes up to a second to compile; real ones have a few thousand
 _RESERVED = frozenset({"chat_template", "messages", "tools", "bos_token", "eos_token"})
 
 

@@ -32,6 +32,8 @@ def render(source: str, **variables: Any) -> str:
         ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% endfor %}", "assistant"),
         ("{{ {'a': 'é<', 'b': [1, none, true]} | tojson }}", '{"a": "é<", "b": [1, null, true]}'),
         ("{{ {'b': 1} | tojson(indent=2) }}", '{\n  "b": 1\n}'),
+        ("{{ ', '.join(messages | map(attribute='role')) }}", "user, assistant"),
+        ("{% set n = namespace(x=1) %}{{ n }}{{ [n] }}{{ 2.345 | round(2) }}", "<namespace>[<namespace>]2.35"),
         ("{{ tools is none }} {{ add_generation_prompt }}", "True True"),
         ("{% if x is defined %}no{% else %}undefined{{ x }}{% endif %}", "undefined"),
         ("{% macro f(a, b='-') %}{{ a }}{{ b }}{% endmacro %}{{ f(1) }}{{ f(2, b='+') }}", "1-2+"),
@@ -46,6 +48,7 @@ def render(source: str, **variables: Any) -> str:
         ("{{ 'yes' if 'Hi' in messages[0].content and messages is iterable else 'no' }}", "yes"),
         ("{{ ['a', 'b'] + ['c'] }}{{ 'ab' * 2 }}{{ 7 % 4 }}", "['a', 'b', 'c']abab3"),
         ("{{ dict(a=1).get('b', 2) }}{{ range(3) | list }}", "2[0, 1, 2]"),
+        ("{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x = namespace(a=n.x, b=n.x) %}{% endfor %}{{ [n.x] }}", "[<namespace>]"),
         ("{{ 'a\nb' | indent(2) }}", "a\n  b"),
         ("{% for n in [[1, [2]], [3]] recursive %}{{ loop(n) if n is iterable else n }}{% endfor %}", "123"),
     ],
@@ -131,7 +134,9 @@ ATTACKS = {
     "shared": "{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
     "shared dict": "{% set n = namespace(x={}) %}{% for i in range(60) %}{% set n.x = {'a': n.x, 'b': n.x} %}"
     "{% endfor %}",
-    "namespaces": "{% set n = namespace() %}{% set n.a = n %}{{ n }}",
+    "views": "{% set n = namespace(x=[{'a': 'y' * 9999}.items()]) %}{% for i in range(16) %}{% set n.x = [n.x, n.x] %}"
+    "{% endfor %}{{ n.x }}",
+    "rounding": "{{ 1.5 | round(10 ** 9, 'ceil') }}",
     "format width": "{{ '%1000000000d' % 1 }}",
     "format star": "{{ '%*d' % (1000000000, 1) }}",
     "format many": "{{ ('%s' * 1000) % (('x' * 10000,) * 1000) }}",
