@@ -20,6 +20,9 @@ extern const Kernels kKernels;
 namespace avx512 {
 extern const Kernels kKernels;
 }
+namespace avx512_vnni {
+extern const Kernels kKernels;
+}
 #endif
 
 namespace {
@@ -51,6 +54,7 @@ bool has_avx512() {
 std::vector<const Kernels*> usable_kernels() {
   std::vector<const Kernels*> usable;
 #if defined(__x86_64__)
+  if (has_avx512() && __builtin_cpu_supports("avx512vnni")) usable.push_back(&avx512_vnni::kKernels);
   if (has_avx512()) usable.push_back(&avx512::kKernels);
   if (has_avx2()) usable.push_back(&avx2::kKernels);
 #endif

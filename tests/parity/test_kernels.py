@@ -15,7 +15,7 @@ REFERENCE = _core.Kernels("reference")
 BLOCK, LANES = 16, 16
 
 
-@pytest.fixture(params=["avx512", "avx2", "portable"])
+@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "portable"])
 def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
     if request.param not in _core.available_isas():
         pytest.skip(f"this machine has no {request.param}")

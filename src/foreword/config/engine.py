@@ -48,7 +48,7 @@ class EngineOptions:
     num_threads: int | None = option(
         None, "Compute threads. Default: one for each core that the process may use."
     )
-    isa: str = option("auto", "Kernels: auto, avx512, avx2, portable or reference.")
+    isa: str = option("auto", "Kernels: auto, avx512_vnni, avx512, avx2, portable or reference.")
     seed: int | None = option(
         None, "Where seeds of requests without one come from. Default: drawn at start."
     )

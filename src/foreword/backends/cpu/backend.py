@@ -30,7 +30,8 @@ class CpuBackend:
     Args:
         file: the model's file; its mapping stays in use for as long as the backend lives.
         num_threads: 0: all cores that the process may use.
-        isa: kernels to run: ``auto``, or one of ``avx512``, ``avx2``, ``portable``, ``reference``.
+        isa: kernels to run: ``auto``, or one of ``avx512_vnni``, ``avx512``, ``avx2``,
+            ``portable``, ``reference``.
 
     Raises:
         ConfigError: this machine cannot run ``isa``, or ``num_threads`` is negative.
