@@ -58,6 +58,12 @@ def test_on_a_cache_hit(smollm2_path: Path, alone: list[Answer]) -> None:
     assert output.num_cached_tokens == (len(output.prompt_token_ids) - 1) // 16 * 16
 
 
+def test_with_larger_blocks(smollm2_path: Path, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), block_size=48)
+    for _ in range(2):
+        assert answers(llm, PROMPTS[:2]) == alone[:2]
+
+
 def test_with_one_thread(smollm2_path: Path, alone: list[Answer]) -> None:
     llm = LLM(str(smollm2_path), num_threads=1)
     assert answers(llm, PROMPTS[:2]) == alone[:2]

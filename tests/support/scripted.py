@@ -44,7 +44,8 @@ class ByteTokenizer:
     def token_text(self, token_id: int) -> str:
         return self.token_bytes(token_id).decode(errors="replace")
 
-    def detokenizer(self) -> ByteDetokenizer:
+    def detokenizer(self, *, continues_text: bool = False) -> ByteDetokenizer:
+        del continues_text
         return ByteDetokenizer()
 
 

@@ -30,7 +30,7 @@ class EngineOptions:
     max_model_len: int | None = option(
         None, "Tokens (prompt + output) of a sequence. Default: the model's own context."
     )
-    block_size: int = option(16, "Tokens in a KV block; the kernels are made for 16.")
+    block_size: int = option(16, "Tokens in a KV block: a multiple of 16.")
     num_blocks: int | None = option(
         None, "KV blocks in the pool; wins over --kv-cache-memory-bytes."
     )
@@ -98,6 +98,7 @@ def resolve(
         return value
 
     _positive("block_size", options.block_size)
+    choose("block_size", options.block_size, "as given")
     asked_len = _positive("max_model_len", options.max_model_len)
     if asked_len is not None and asked_len > context_length:
         raise ConfigError(

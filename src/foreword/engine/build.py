@@ -22,7 +22,13 @@ def build_engine(options: EngineOptions) -> Engine:
     path = registry.resolve(options.model)
     file = GGUFFile.open(path)
     spec = load_spec(file)
-    backend = CpuBackend(file, spec, num_threads=options.num_threads or 0, isa=options.isa)
+    backend = CpuBackend(
+        file,
+        spec,
+        block_size=options.block_size,
+        num_threads=options.num_threads or 0,
+        isa=options.isa,
+    )
     config = resolve(
         options,
         context_length=spec.context_length,

@@ -19,7 +19,13 @@ from foreword.errors import BackendError, ConfigError
 from foreword.models.spec import ModelSpec
 from foreword.weights.gguf import GGUFFile
 
+KERNEL_BLOCK_SIZE = 16  # tokens: the lanes of a vector
+
 _UINT64 = 2**64 - 1
+
+# Token ids, lengths, starts, block tables, table lengths, block copies.
+_FlatPlan: TypeAlias = "tuple[_Ints, _Ints, _Ints, _Ints, _Ints, _Ints]"
+_Ints: TypeAlias = NDArray[np.int32]
 
 _LogprobEntry: TypeAlias = "tuple[int, float, int, tuple[tuple[int, float], ...]]"
 
@@ -29,6 +35,8 @@ class CpuBackend:
 
     Args:
         file: the model's file; its mapping stays in use for as long as the backend lives.
+        block_size: tokens in a block: a multiple of the kernels' own 16. A larger block is a run of
+            theirs.
         num_threads: 0: all cores that the process may use.
         isa: kernels to run: ``auto``, or one of ``avx512_vnni``, ``avx512``, ``avx2``,
             ``portable``, ``reference``.
@@ -39,7 +47,13 @@ class CpuBackend:
     """
 
     def __init__(
-        self, file: GGUFFile, spec: ModelSpec, *, num_threads: int = 0, isa: str = "auto"
+        self,
+        file: GGUFFile,
+        spec: ModelSpec,
+        *,
+        block_size: int = KERNEL_BLOCK_SIZE,
+        num_threads: int = 0,
+        isa: str = "auto",
     ) -> None:
         available = _core.available_isas()
         if isa != "auto" and isa not in available:
@@ -47,6 +61,7 @@ class CpuBackend:
         if num_threads < 0:
             raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
         self._spec = spec
+        self._parts = np.arange(block_size // KERNEL_BLOCK_SIZE, dtype=np.int32)
         num_threads = num_threads or usable_cores()
         with _as_backend_errors(f"cannot run the model on {num_threads} threads"):
             self._executor = make_executor(file, spec, isa=isa, num_threads=num_threads)
@@ -60,7 +75,7 @@ class CpuBackend:
     @property
     def block_bytes(self) -> int:
         """Bytes of KV that one block holds, over all layers."""
-        return self._executor.block_bytes
+        return self._executor.block_bytes * len(self._parts)
 
     def allocate(self, num_blocks: int) -> None:
         """Map memory for ``num_blocks`` blocks; what no token reaches is never backed by pages.
@@ -69,13 +84,13 @@ class CpuBackend:
             BackendError: there is no room for them, or this is a second call.
         """
         with _as_backend_errors(f"cannot allocate {num_blocks} KV blocks"):
-            self._executor.allocate(num_blocks)
+            self._executor.allocate(num_blocks * len(self._parts))
 
     def execute(self, plan: StepPlan) -> StepResult:
         """See `foreword.core.ports.Backend.execute`."""
         with _as_backend_errors("the step failed"):
             samplings = self._samplings(plan)
-            outputs = iter(self._executor.execute(*_flatten(plan), samplings))
+            outputs = iter(self._executor.execute(*self._flatten(plan), samplings))
         return StepResult(
             tuple(
                 _result(sequence, *next(outputs))
@@ -112,7 +127,7 @@ class CpuBackend:
             BackendError: as for `execute`.
         """
         with _as_backend_errors("the step failed"):
-            return self._executor.logits(*_flatten(plan), _ints(rows))
+            return self._executor.logits(*self._flatten(plan), _ints(rows))
 
     def read_block(self, block: int) -> bytes:
         """Keys and values of a block, in the core's own layout (`block_bytes` long).
@@ -121,7 +136,7 @@ class CpuBackend:
             BackendError: there is no such block.
         """
         with _as_backend_errors(f"cannot read block {block}"):
-            return self._executor.read_block(block)
+            return b"".join(map(self._executor.read_block, self._kernel_blocks(block)))
 
     def write_block(self, block: int, data: bytes) -> None:
         """Put back what `read_block` gave.
@@ -130,7 +145,27 @@ class CpuBackend:
             BackendError: there is no such block, or ``data`` is not `block_bytes` long.
         """
         with _as_backend_errors(f"cannot write block {block}"):
-            self._executor.write_block(block, data)
+            if len(data) != self.block_bytes:
+                raise ValueError(f"{len(data)} bytes are not the {self.block_bytes} of a block")
+            size = self._executor.block_bytes
+            for part, kernel_block in enumerate(self._kernel_blocks(block)):
+                self._executor.write_block(kernel_block, data[part * size : (part + 1) * size])
+
+    def _kernel_blocks(self, block: int) -> list[int]:
+        return [block * len(self._parts) + int(part) for part in self._parts]
+
+    def _flatten(self, plan: StepPlan) -> _FlatPlan:
+        sequences, split = plan.sequences, len(self._parts)
+        tables = _ints(chain.from_iterable(s.block_table for s in sequences))
+        copies = _ints(chain.from_iterable(plan.block_copies)).reshape(-1, 1, 2)
+        return (
+            _ints(chain.from_iterable(s.token_ids for s in sequences)),
+            _ints(len(s.token_ids) for s in sequences),
+            _ints(s.start for s in sequences),
+            (tables[:, None] * split + self._parts).ravel(),
+            _ints(len(s.block_table) * split for s in sequences),
+            (copies * split + self._parts[:, None]).ravel(),
+        )
 
     def describe(self) -> dict[str, Any]:
         """What runs and how. For people."""
@@ -163,30 +198,8 @@ def _wants_output(sequence: SequenceStep) -> bool:
     return bool(sequence.draws or sequence.score_token_ids)
 
 
-def _ints(values: Iterable[int]) -> NDArray[np.int32]:
+def _ints(values: Iterable[int]) -> _Ints:
     return np.fromiter(values, np.int32)
-
-
-def _flatten(
-    plan: StepPlan,
-) -> tuple[
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-]:
-    """Token ids, lengths, starts, block tables, table lengths, block copies."""
-    sequences = plan.sequences
-    return (
-        _ints(chain.from_iterable(s.token_ids for s in sequences)),
-        _ints(len(s.token_ids) for s in sequences),
-        _ints(s.start for s in sequences),
-        _ints(chain.from_iterable(s.block_table for s in sequences)),
-        _ints(len(s.block_table) for s in sequences),
-        _ints(chain.from_iterable(plan.block_copies)),
-    )
 
 
 def _sampling_spec(params: SamplingParams) -> _core.SamplingSpec:
