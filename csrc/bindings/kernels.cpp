@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -78,6 +79,43 @@ void attention(const KernelTable& self, const Array<const float, 3>& q, const Ar
                           .scratch = scratch.data()});
 }
 
+// Scales of groups as three words each: see GroupScale.
+using Groups = Array<float, 3>;
+
+void quantize(const KernelTable& self, const Array<const float, 2>& x, const Array<int8_t, 2>& values,
+              const Groups& groups) {
+  const size_t tokens = x.shape(0), k = x.shape(1), count = groups_of(k);
+  require(values.shape(0) == tokens && values.shape(1) == count * kGroup);
+  require(groups.shape(0) == tokens && groups.shape(1) == count && groups.shape(2) == 3);
+  auto* scales = reinterpret_cast<GroupScale*>(groups.data());
+  for (size_t t = 0; t < tokens; ++t) {
+    self.kernels.quantize(x.data() + t * k, k, values.data() + t * values.shape(1), scales + t * count);
+  }
+}
+
+void int8_matmul(const KernelTable& self, uint32_t ggml_type, const Array<const uint8_t, 1>& panels,
+                 const Array<const int8_t, 2>& values, const Groups& groups, const Array<float, 2>& out,
+                 bool accumulate) {
+  const auto type = static_cast<DType>(ggml_type);
+  const size_t tokens = values.shape(0), k = values.shape(1), rows = out.shape(1), bytes = panel_bytes(type, k);
+  require(dtype_info(ggml_type) && k % kGroup == 0 && panels.size() == panels_of(rows) * bytes);
+  require(out.shape(0) == tokens && groups.shape(0) == tokens && groups.shape(1) == k / kGroup && groups.shape(2) == 3);
+  const nb::gil_scoped_release unlocked;
+  for (size_t first = 0; first < rows; first += kPanelColumns) {
+    self.kernels.int8_matmul({.x = values.data(),
+                              .x_stride = k,
+                              .x_groups = reinterpret_cast<const GroupScale*>(groups.data()),
+                              .tokens = tokens,
+                              .format = panel_format(type),
+                              .panel = panels.data() + first / kPanelColumns * bytes,
+                              .groups = k / kGroup,
+                              .out = out.data() + first,
+                              .out_stride = rows,
+                              .columns = std::min(kPanelColumns, rows - first),
+                              .accumulate = accumulate});
+  }
+}
+
 void rms_norm(const KernelTable& self, const Array<const float, 1>& x, const Array<const float, 1>& weight, float eps,
               const Array<float, 1>& out) {
   require(weight.size() == x.size() && out.size() == x.size());
@@ -104,6 +142,8 @@ void bind_kernels(nb::module_& m) {
       .def("dequantize", dequantize, "ggml_type"_a, "data"_a, "out"_a)
       .def("matmul", matmul, "x"_a, "w"_a, "out"_a, "accumulate"_a)
       .def("attention", attention, "q"_a, "kv"_a, "block_table"_a, "positions"_a, "window"_a, "scale"_a, "out"_a)
+      .def("quantize", quantize, "x"_a, "values"_a, "groups"_a)
+      .def("int8_matmul", int8_matmul, "ggml_type"_a, "panels"_a, "values"_a, "groups"_a, "out"_a, "accumulate"_a)
       .def("rms_norm", rms_norm, "x"_a, "weight"_a, "eps"_a, "out"_a)
       .def("rotate", rotate, "x"_a, "cosines"_a, "sines"_a, "interleaved"_a)
       .def("gate", gate, "activation"_a, "gate"_a, "up"_a);

@@ -2,6 +2,7 @@
 #include "bindings.h"
 #include "gguf_strings.h"
 #include "foreword/dtype.h"
+#include "foreword/panel.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -42,6 +43,26 @@ nb::ndarray<nb::numpy, float, nb::ndim<1>> dequantize(uint32_t ggml_type, Bytes 
   return {values, {n}, owner};
 }
 
+size_t matrix_panel_bytes(uint32_t ggml_type, size_t rows, size_t cols) {
+  if (!dtype_info(ggml_type)) throw std::invalid_argument("unknown data type");
+  return panels_of(rows) * panel_bytes(static_cast<DType>(ggml_type), cols);
+}
+
+void pack_panels(uint32_t ggml_type, const Bytes& data, size_t rows, size_t cols,
+                 const nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& out) {
+  const DTypeInfo* info = dtype_info(ggml_type);
+  if (!info || cols % info->block_elements != 0 || data.size() != rows * (cols / info->block_elements * info->block_bytes)) {
+    throw std::invalid_argument("data does not hold the matrix");
+  }
+  if (out.size() != matrix_panel_bytes(ggml_type, rows, cols)) throw std::invalid_argument("the panels do not fit");
+  const auto type = static_cast<DType>(ggml_type);
+  const nb::gil_scoped_release unlocked;
+  for (size_t i = 0; i < panels_of(rows); ++i) {
+    pack_panel(type, data.data(), data.size() / rows, rows, cols, i * kPanelColumns,
+               out.data() + i * panel_bytes(type, cols));
+  }
+}
+
 std::pair<uint64_t, uint64_t> skip_strings(Bytes data, uint64_t offset, uint64_t count) {
   nb::gil_scoped_release unlocked;
   return walk_strings(data, offset, count, [](const char*, uint64_t) {});
@@ -62,6 +83,9 @@ nb::list read_strings(Bytes data, uint64_t offset, uint64_t count) {
 void bind_weights(nb::module_& m) {
   m.def("dtype_info", &type_info, nb::arg("ggml_type"));
   m.def("dequantize", &dequantize, nb::arg("ggml_type"), nb::arg("data"), nb::arg("n"));
+  m.def("panel_bytes", &matrix_panel_bytes, nb::arg("ggml_type"), nb::arg("rows"), nb::arg("cols"));
+  m.def("pack_panels", &pack_panels, nb::arg("ggml_type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"),
+        nb::arg("out"));
   m.def("skip_strings", &skip_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
   m.def("read_strings", &read_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
 }

@@ -1,5 +1,6 @@
 // The plain twin of every kernel: one obvious loop each, sums in double. The truth that csrc/simd is compared with.
 #include "foreword/kernels.h"
+#include "ref.h"
 
 #include <algorithm>
 #include <cmath>
@@ -88,6 +89,7 @@ void gate(Activation activation, float* gate, const float* up, size_t n) {
 
 }  // namespace
 
-const Kernels kReferenceKernels{"reference", dequantize_row, matmul, attention, rms_norm, rotate, gate};
+const Kernels kReferenceKernels{"reference",   dequantize_row,   matmul,   attention, ref::quantize,
+                                ref::int8_matmul, rms_norm, rotate, gate};
 
 }  // namespace foreword

@@ -8,6 +8,8 @@ namespace foreword::FOREWORD_ISA {
 void dequantize(DType type, const void* src, float* dst, size_t n);
 void matmul(const MatmulArgs& args);
 void attention(const AttentionArgs& args);
+void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups);
+void int8_matmul(const Int8MatmulArgs& args);
 void rms_norm(const float* x, const float* weight, float eps, float* out, size_t n);
 void rotate(float* x, const float* cosines, const float* sines, size_t pairs, bool interleaved);
 void gate(Activation activation, float* gate, const float* up, size_t n);

@@ -16,6 +16,7 @@
 #include "foreword/kernels.h"
 
 #define FOREWORD_INLINE [[gnu::always_inline]] inline
+#define FOREWORD_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace foreword::FOREWORD_ISA {
 

@@ -17,6 +17,22 @@ def dequantize(ggml_type: int, data: NDArray[np.uint8], n: int) -> NDArray[np.fl
         ValueError: the type is unknown, or ``data`` has another length.
     """
 
+def panel_bytes(ggml_type: int, rows: int, cols: int) -> int:
+    """Bytes that a matrix takes as panels.
+
+    Raises:
+        ValueError: the type is unknown.
+    """
+
+def pack_panels(
+    ggml_type: int, data: NDArray[np.uint8], rows: int, cols: int, out: NDArray[np.uint8]
+) -> None:
+    """Pack a stored matrix into panels (csrc/include/foreword/panel.h). Releases the GIL.
+
+    Raises:
+        ValueError: a weight is not finite, or sizes do not fit each other.
+    """
+
 def skip_strings(data: NDArray[np.uint8], offset: int, count: int) -> tuple[int, int]:
     """Walk ``count`` GGUF strings (64-bit length, bytes) that start at ``offset``.
 
@@ -330,6 +346,23 @@ class Kernels:
         out: NDArray[np.float32],
     ) -> None:
         """``q`` [tokens, heads, head_dim], ``kv`` [blocks, floats of a block]; window 0: none."""
+    def quantize(
+        self, x: NDArray[np.float32], values: NDArray[np.int8], groups: NDArray[np.float32]
+    ) -> None:
+        """``x`` [tokens, k] to ``values`` [tokens, k rounded up to 32] and ``groups`` of them.
+
+        A group's three words are its scale, its sum times its scale, and (an integer) its sum.
+        """
+    def int8_matmul(
+        self,
+        ggml_type: int,
+        panels: NDArray[np.uint8],
+        values: NDArray[np.int8],
+        groups: NDArray[np.float32],
+        out: NDArray[np.float32],
+        accumulate: bool,
+    ) -> None:
+        """`pack_panels`' output by `quantize`'s. Releases the GIL."""
     def rms_norm(
         self,
         x: NDArray[np.float32],

@@ -6,6 +6,7 @@
 
 #include "foreword/dtype.h"
 #include "foreword/model.h"
+#include "foreword/panel.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,10 @@ struct Kernels {
   void (*dequantize)(DType type, const void* src, float* dst, size_t n);
   void (*matmul)(const MatmulArgs& args);
   void (*attention)(const AttentionArgs& args);
+  // `n` activations to integers and their groups' scales; the last group is filled up with zeros. A group whose highest
+  // magnitude is below kLeastActivation is all zeros; one with an infinity or no number has a scale that says so.
+  void (*quantize)(const float* x, size_t n, int8_t* values, GroupScale* groups);
+  void (*int8_matmul)(const Int8MatmulArgs& args);
   // out = x / sqrt(mean(x²) + eps) * weight; `out` may be `x`.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, size_t n);
   // Turns `pairs` pairs of channels in place.

@@ -1,0 +1,11 @@
+// Twins that stand in their own files.
+#pragma once
+
+#include "foreword/kernels.h"
+
+namespace foreword::ref {
+
+void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups);
+void int8_matmul(const Int8MatmulArgs& args);
+
+}  // namespace foreword::ref
