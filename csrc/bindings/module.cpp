@@ -8,4 +8,5 @@ NB_MODULE(_core, m) {
   foreword::bind_sampler(m);
   foreword::bind_executor(m);
   foreword::bind_kernels(m);
+  foreword::bind_machine(m);
 }

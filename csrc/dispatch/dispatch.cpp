@@ -1,11 +1,8 @@
 // Picks a kernel table from what the processor and the operating system can do. Built without ISA flags.
+#include "foreword/features.h"
 #include "foreword/kernels.h"
 
-#include <string_view>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include <initializer_list>
 
 namespace foreword {
 
@@ -27,43 +24,36 @@ extern const Kernels kKernels;
 
 namespace {
 
-#if defined(__x86_64__)
-// Register state that the operating system saves on a context switch (XCR0). Without the right bits an instruction that
-// CPUID promises would still fault.
-uint64_t saved_state() {
-  unsigned a, b, c, d;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return 0;
-  uint32_t low, high;
-  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return uint64_t{high} << 32 | low;
-}
-
-bool has_avx2() {
-  constexpr uint64_t kYmm = 0x6;
-  return (saved_state() & kYmm) == kYmm && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
-}
-
-bool has_avx512() {
-  constexpr uint64_t kZmm = 0xe6;
-  return (saved_state() & kZmm) == kZmm && has_avx2() && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-#endif
-
 std::vector<const Kernels*> usable_kernels() {
   std::vector<const Kernels*> usable;
-#if defined(__x86_64__)
-  if (has_avx512() && __builtin_cpu_supports("avx512vnni")) usable.push_back(&avx512_vnni::kKernels);
-  if (has_avx512()) usable.push_back(&avx512::kKernels);
-  if (has_avx2()) usable.push_back(&avx2::kKernels);
-#endif
-  usable.push_back(&portable::kKernels);
-  usable.push_back(&kReferenceKernels);
+  for (const KernelBuild& build : kernel_builds()) {
+    if (build.missing.empty()) usable.push_back(build.kernels);
+  }
   return usable;
 }
 
+KernelBuild build(const Kernels& kernels, std::initializer_list<std::string_view> needs = {}) {
+  KernelBuild build{&kernels, {}};
+  for (const std::string_view feature : needs) {
+    if (!has_feature(feature)) build.missing.push_back(feature);
+  }
+  return build;
+}
+
 }  // namespace
+
+std::vector<KernelBuild> kernel_builds() {
+  return {
+#if defined(__x86_64__)
+      build(avx512_vnni::kKernels,
+            {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}),
+      build(avx512::kKernels, {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+      build(avx2::kKernels, {"avx2", "fma", "f16c"}),
+#endif
+      build(portable::kKernels),
+      build(kReferenceKernels),
+  };
+}
 
 const Kernels* find_kernels(std::string_view isa) {
   for (const Kernels* kernels : usable_kernels()) {

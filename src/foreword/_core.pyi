@@ -1,4 +1,4 @@
-"""foreword's C++ core. `foreword.weights`, `.text` and `.backends.cpu` alone import it."""
+"""foreword's C++ core, for `foreword.weights`, `.text`, `.backends.cpu` and `.bench` alone."""
 
 import enum
 from collections.abc import Sequence
@@ -316,6 +316,32 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for. Raises IndexError."""
+
+def cpu_features() -> dict[str, bool]:
+    """Features that kernels might ask about, by Linux's name, and whether they can be used here."""
+
+def kernel_builds() -> list[tuple[str, list[str]]]:
+    """Every kernel table that was compiled in, fastest first, and the features that it misses."""
+
+def arithmetic_rates(threads: int, seconds: float) -> list[tuple[str, str, float]]:
+    """``int8`` or ``float32``, kernel table, multiply-adds per second of ``threads`` together.
+
+    Each probe runs for ``seconds`` on registers alone. Releases the GIL.
+
+    Raises:
+        ValueError: no thread or no time.
+    """
+
+class ReadProbe:
+    """``num_bytes`` of memory to read from."""
+
+    def __init__(self, num_bytes: int) -> None: ...
+    def rate(self, threads: int, seconds: float) -> float:
+        """Bytes read per second of ``threads``, each in its own part. Releases the GIL.
+
+        Raises:
+            ValueError: no thread or no time.
+        """
 
 class Kernels:
     """The kernels of one instruction set, one by one, for parity tests. Results go to ``out``.

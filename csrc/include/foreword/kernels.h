@@ -79,6 +79,15 @@ struct Kernels {
 
 extern const Kernels kReferenceKernels;
 
+// A table that was compiled in, and the CPU features that it wants and this machine lacks.
+struct KernelBuild {
+  const Kernels* kernels;
+  std::vector<std::string_view> missing;
+};
+
+// Fastest first.
+std::vector<KernelBuild> kernel_builds();
+
 // Null for a name that does not exist or that this machine cannot run. "auto" is the fastest one.
 const Kernels* find_kernels(std::string_view isa);
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword import __version__
-from foreword.cli import bench, chat, eval, models, run, serve
+from foreword.cli import bench, chat, env, eval, models, run, serve
 from foreword.errors import ForewordError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command()(chat.chat)
 app.command()(serve.serve)
 app.command()(models.pull)
 app.command(name="models")(models.list_models)
+app.command()(env.env)
 app.command(name="eval")(eval.evaluate)
 app.add_typer(bench.app, name="bench")
 

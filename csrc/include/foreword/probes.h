@@ -1,0 +1,37 @@
+// What this machine can do at most: the limits that kernels are judged by. Each probe takes the time that it is given.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace foreword {
+
+enum class Arithmetic { kInt8Dot, kFloat32Fma };
+
+// Instructions that multiply and add, on registers alone, with nothing to wait for.
+struct ArithmeticProbe {
+  Arithmetic arithmetic;
+  std::string_view isa;                        // the kernel table that has them
+  size_t (*run)(size_t rounds);  // returns multiply-adds done
+};
+
+// Those that this machine can run, widest first.
+std::vector<ArithmeticProbe> arithmetic_probes();
+
+// Multiply-adds per second of `threads` threads together.
+double arithmetic_rate(const ArithmeticProbe& probe, unsigned threads, double seconds);
+
+// Memory that is read again and again, each thread a part of its own. More than the caches hold.
+class ReadProbe {
+ public:
+  explicit ReadProbe(size_t bytes);  // throws std::bad_alloc
+
+  // Bytes per second of `threads` threads together.
+  double rate(unsigned threads, double seconds) const;
+
+ private:
+  std::vector<char> memory_;
+};
+
+}  // namespace foreword
