@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PROMPT ?= Why is the sky blue? Answer in one sentence.
+PROMPT ?= Write two sentences about the sea.
 
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -type f)
 

@@ -32,10 +32,10 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
-        await engine.start()
         with suppress(TemplateError):  # a model without a template serves completions
             # Importing and compiling what templates need takes 0.1 s: not the first client's.
             await engine.encode_chat([{"role": "user", "content": ""}])
+        await engine.start()
         yield
         await engine.shutdown()
 
