@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PROMPT ?= Write two sentences about the sea.
+COMMA  := ,
 
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format build bench clean
+.PHONY: help demo test lint format build bench sanitize clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +57,23 @@ format: $(VENV)/.dev  ## rewrite to the project's style
 
 bench: $(VENV)/.built  ## TTFT and decode speed of the default model
 	$(BIN)/foreword bench latency
+
+# The C++ core with checks in it, each kind in a build folder of its own; not part of `make test`.
+SANITIZED = $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_CXX_COMPILER=$(CXX) -DFOREWORD_SANITIZE=$(2) \
+  && $(BIN)/cmake --build build/$(1) --target $(3)
+# The runtime comes before all else in a process whose program was built without it; Python's own
+# allocator would hide the bounds of what it hands out, and its leaks are its own. --capture=sys leaves
+# standard error to the runtime's report.
+SANITIZED_PYTHON = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+  LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libstdc++.so)" \
+  $(BIN)/python
+
+sanitize: $(VENV)/.built $(VENV)/.dev  ## kernels and backend under AddressSanitizer and UBSan, the thread pool under TSan
+	$(call SANITIZED,thread,thread,thread_pool_test)
+	build/thread/thread_pool_test
+	$(call SANITIZED,address,address$(COMMA)undefined,_core)
+	$(SANITIZED_PYTHON) tools/pytest_with_core.py build/address/_core*.so tests/parity tests/unit/backends -q --capture=sys $(PYTEST_ARGS)
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) build
