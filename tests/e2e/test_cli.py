@@ -61,7 +61,7 @@ def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None:
     chat = subprocess.Popen(
-        [FOREWORD, "chat", "-m", str(smollm2_path)],
+        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "200"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -73,9 +73,9 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None
     chat.stdout.readline()  # the greeting
     begun = chat.stdout.read(10)  # the answer has begun
     chat.send_signal(signal.SIGINT)
-    out, _ = chat.communicate("/exit\n", timeout=20)
+    out, _ = chat.communicate("Hello\n/exit\n", timeout=20)
     assert "[stopped]" in out, begun + out
-    assert "TTFT" in out
+    assert out.count("TTFT") == 2, begun + out  # the stopped answer's, and the next one's
     assert chat.returncode == 0
 
 

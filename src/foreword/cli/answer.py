@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from foreword.core.params import SamplingParams
@@ -41,17 +43,26 @@ def stream_answer(llm: LLM, encode: Callable[[], Sequence[int]], params: Samplin
     began_s = time.monotonic()
     first_s: float | None = None
     text, num_tokens = "", 0
-    try:
-        for delta in llm.stream(encode(), params):
+    with _watching_ctrl_c() as stopped:
+        for delta in llm.stream(encode(), params, cancelled=lambda: bool(stopped)):
             for completion in delta.completions:
                 sys.stdout.write(completion.text)
                 sys.stdout.flush()
                 first_s = first_s or time.monotonic()
                 text += completion.text
                 num_tokens += len(completion.token_ids)
-    except KeyboardInterrupt:
-        sys.stdout.write(" [stopped]")
     end_s = time.monotonic()
     first_s = first_s or end_s
-    sys.stdout.write("\n")
+    sys.stdout.write(" [stopped]\n" if stopped else "\n")
     return Answer(text, num_tokens, first_s - began_s, end_s - first_s)
+
+
+@contextmanager
+def _watching_ctrl_c() -> Iterator[list[int]]:
+    """Let Ctrl-C fill a list rather than interrupt a step, which would leave it half done."""
+    stopped: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: stopped.append(number))
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
