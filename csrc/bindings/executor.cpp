@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -87,16 +88,18 @@ void bind_model(nb::module_& m) {
           "activation"_a);
 }
 
-void make_executor(Executor* self, std::string_view isa, unsigned num_threads, size_t num_heads, size_t num_kv_heads,
-                   size_t head_dim, float norm_eps, float embedding_scale, const Matrix& embedding,
+void make_executor(Executor* self, std::string_view isa, std::string_view kv_cache_dtype, unsigned num_threads,
+                   size_t num_heads, size_t num_kv_heads, size_t head_dim, float norm_eps, float embedding_scale, const Matrix& embedding,
                    const Matrix& output, const Floats& output_norm, std::vector<Rope> ropes, std::vector<Layer> layers,
                    const nb::object&) {
   const Kernels* kernels = find_kernels(isa);
   if (!kernels) throw std::invalid_argument("this machine cannot run " + std::string(isa));
+  const std::optional<KVDType> kv = kv_dtype(kv_cache_dtype);
+  if (!kv) throw std::invalid_argument("no such type of keys and values: " + std::string(kv_cache_dtype));
   if (num_threads == 0) throw std::invalid_argument("an executor needs a thread");
   new (self) Executor(Model{num_heads, num_kv_heads, head_dim, norm_eps, embedding_scale, embedding, output,
                             copy(output_norm), std::move(ropes), std::move(layers)},
-                      *kernels, num_threads);
+                      *kernels, *kv, num_threads);
 }
 
 // The Python-side owner of what a SequenceRequest only views.
@@ -160,7 +163,7 @@ FloatMatrix logits(Executor& self, const Ints& token_ids, const Ints& lengths, c
   return {data, {logit_rows.size(), width}, owner};
 }
 
-float* checked_block(Executor& self, size_t block) {
+uint8_t* checked_block(Executor& self, size_t block) {
   if (block >= self.kv().num_blocks()) throw std::out_of_range("no such block");
   return self.kv().block(block);
 }
@@ -170,7 +173,7 @@ nb::bytes read_block(Executor& self, size_t block) {
 }
 
 void write_block(Executor& self, size_t block, const nb::bytes& data) {
-  float* to = checked_block(self, block);
+  uint8_t* to = checked_block(self, block);
   if (data.size() != self.kv().block_bytes()) throw std::invalid_argument("data is not a block");
   std::memcpy(to, data.data(), data.size());
 }
@@ -195,9 +198,9 @@ void bind_executor(nb::module_& m) {
           nb::kw_only(), "sequence"_a, "spec"_a, "seed"_a, "position"_a, "draws"_a, "history"_a, "banned"_a,
           "score_ids"_a, "num_prompt_tokens"_a, nb::keep_alive<1, 3>());
   nb::class_<Executor>(m, "Executor")
-      .def("__init__", make_executor, nb::kw_only(), "isa"_a, "num_threads"_a, "num_heads"_a, "num_kv_heads"_a,
+      .def("__init__", make_executor, nb::kw_only(), "isa"_a, "kv_cache_dtype"_a, "num_threads"_a, "num_heads"_a, "num_kv_heads"_a,
            "head_dim"_a, "norm_eps"_a, "embedding_scale"_a, "embedding"_a, "output"_a, "output_norm"_a, "ropes"_a,
-           "layers"_a, "owner"_a, nb::keep_alive<1, 14>())
+           "layers"_a, "owner"_a, nb::keep_alive<1, 15>())
       .def_prop_ro("isa", [](const Executor& self) { return self.kernels().isa; })
       .def_prop_ro("num_threads", &Executor::num_threads)
       .def_prop_ro("block_bytes", [](Executor& self) { return self.kv().block_bytes(); })

@@ -7,6 +7,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -49,18 +50,34 @@ void matmul(const KernelTable& self, const Array<const float, 2>& x, const Array
   self.kernels.matmul({x.data(), k, tokens, w.data(), k, rows, k, out.data(), rows, accumulate});
 }
 
-void attention(const KernelTable& self, const Array<const float, 3>& q, const Array<const float, 2>& kv,
+// Keys and values of one kv head: a row of bytes for each block.
+using Pool = Array<uint8_t, 2>;
+
+KVLayout make_layout(std::string_view dtype, size_t head_dim) {
+  const std::optional<KVDType> known = kv_dtype(dtype);
+  require(known && head_dim > 0 && head_dim <= kMostHeadDim);
+  return kv_layout(*known, head_dim);
+}
+
+void write_kv(const KernelTable& self, std::string_view dtype, const Pool& pool, size_t block, size_t slot,
+              const Array<const float, 1>& key, const Array<const float, 1>& value) {
+  const KVLayout layout = make_layout(dtype, key.size());
+  require(value.size() == key.size() && block < pool.shape(0) && slot < kBlockSize && pool.shape(1) >= layout.bytes);
+  self.kernels.write_kv({layout, pool.data() + block * pool.shape(1), slot, key.data(), value.data()});
+}
+
+void attention(const KernelTable& self, const Array<const float, 3>& q, std::string_view dtype, const Pool& pool,
                const Array<const int32_t, 1>& block_table, const Array<const int32_t, 1>& positions, int32_t window,
                float scale, const Array<float, 3>& out) {
   const size_t tokens = q.shape(0), group = q.shape(1), head_dim = q.shape(2);
-  require(out.size() == q.size() && positions.size() == tokens && tokens > 0);
-  require(kv.shape(1) >= kBlockSize * (head_dim + round_up(head_dim, kLanes)));
+  const KVLayout layout = make_layout(dtype, head_dim);
+  require(out.size() == q.size() && positions.size() == tokens && tokens > 0 && pool.shape(1) >= layout.bytes);
   for (size_t i = 0; i < block_table.size(); ++i) {
-    require(block_table(i) >= 0 && static_cast<size_t>(block_table(i)) < kv.shape(0));
+    require(block_table(i) >= 0 && static_cast<size_t>(block_table(i)) < pool.shape(0));
   }
   for (size_t t = 0; t < tokens; ++t) {
-    require(positions(t) >= 0 && static_cast<size_t>(positions(t)) < block_table.size() * kBlockSize);
-    require(t == 0 || positions(t - 1) < positions(t));
+    require(positions(t) >= 0 && static_cast<size_t>(positions(t)) / kBlockSize < block_table.size());
+    require(t == 0 || positions(t) > positions(t - 1));
   }
   std::vector<float> scratch(attention_scratch(tokens, group, head_dim));
   self.kernels.attention({.q = q.data(),
@@ -69,13 +86,13 @@ void attention(const KernelTable& self, const Array<const float, 3>& q, const Ar
                           .out_stride = group * head_dim,
                           .tokens = tokens,
                           .group = group,
-                          .head_dim = head_dim,
                           .positions = positions.data(),
                           .window = window == 0 ? kNoWindow : window,
                           .scale = scale,
-                          .kv = kv.data(),
+                          .layout = layout,
+                          .kv = pool.data(),
                           .block_table = block_table.data(),
-                          .block_stride = kv.shape(1),
+                          .block_stride = pool.shape(1),
                           .scratch = scratch.data()});
 }
 
@@ -137,13 +154,18 @@ void gate(const KernelTable& self, Activation activation, const Array<float, 1>&
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
+  m.def(
+      "kv_head_bytes", [](std::string_view dtype, size_t head_dim) { return make_layout(dtype, head_dim).bytes; },
+      "dtype"_a, "head_dim"_a);
   nb::class_<KernelTable>(m, "Kernels")
       .def("__init__", make_table, "isa"_a)
       .def("dequantize", dequantize, "ggml_type"_a, "data"_a, "out"_a)
       .def("matmul", matmul, "x"_a, "w"_a, "out"_a, "accumulate"_a)
-      .def("attention", attention, "q"_a, "kv"_a, "block_table"_a, "positions"_a, "window"_a, "scale"_a, "out"_a)
       .def("quantize", quantize, "x"_a, "values"_a, "groups"_a)
       .def("int8_matmul", int8_matmul, "ggml_type"_a, "panels"_a, "values"_a, "groups"_a, "out"_a, "accumulate"_a)
+      .def("write_kv", write_kv, "dtype"_a, "pool"_a, "block"_a, "slot"_a, "key"_a, "value"_a)
+      .def("attention", attention, "q"_a, "dtype"_a, "pool"_a, "block_table"_a, "positions"_a, "window"_a, "scale"_a,
+           "out"_a)
       .def("rms_norm", rms_norm, "x"_a, "weight"_a, "eps"_a, "out"_a)
       .def("rotate", rotate, "x"_a, "cosines"_a, "sines"_a, "interleaved"_a)
       .def("gate", gate, "activation"_a, "gate"_a, "up"_a);

@@ -21,11 +21,11 @@ bool within(int32_t value, size_t limit) { return value >= 0 && static_cast<size
 
 }  // namespace
 
-Executor::Executor(Model model, const Kernels& kernels, unsigned threads)
+Executor::Executor(Model model, const Kernels& kernels, KVDType kv_dtype, unsigned threads)
     : model_((model.check(), std::move(model))),
       kernels_(kernels),
       threads_(threads),
-      kv_(model_.layers.size(), model_.num_kv_heads, model_.head_dim),
+      kv_(model_.layers.size(), model_.num_kv_heads, kv_layout(kv_dtype, model_.head_dim)),
       workspace_(std::make_unique<Workspace>()),
       sampler_scratch_(threads_.size()) {}
 

@@ -105,7 +105,11 @@ void Forward::keys_and_values(size_t index, const Batch& batch) {
         const auto block = static_cast<size_t>(sequence.block_table[position / kBlockSize]);
         for (size_t head = 0; head < model_.num_kv_heads; ++head) {
           const size_t at = head * model_.head_dim;
-          kv_.write(index, head, block, position % kBlockSize, work_.k.row(t) + at, work_.v.row(t) + at);
+          kernels_.write_kv({.layout = kv_.layout(),
+                             .block = kv_.head(index, head) + block * kv_.block_bytes(),
+                             .slot = position % kBlockSize,
+                             .key = work_.k.row(t) + at,
+                             .value = work_.v.row(t) + at});
         }
       }
     });
@@ -130,13 +134,13 @@ void Forward::attend(size_t index, const Batch& batch) {
                         .out_stride = work_.attended.stride(),
                         .tokens = tile.count,
                         .group = model_.group(),
-                        .head_dim = model_.head_dim,
                         .positions = batch.positions.data() + tile.first,
                         .window = layer.window,
                         .scale = layer.attention_scale,
+                        .layout = kv_.layout(),
                         .kv = kv_.head(index, kv_head),
                         .block_table = tile.block_table,
-                        .block_stride = kv_.block_floats(),
+                        .block_stride = kv_.block_bytes(),
                         .scratch = work_.scratch[thread].attention.data()});
   });
   add_branch(work_.attended, layer.output, layer.post_attention_norm, batch.rows());

@@ -1,5 +1,7 @@
 #include "foreword/model.h"
 
+#include "foreword/attention.h"
+
 #include <cmath>
 #include <stdexcept>
 
@@ -22,7 +24,8 @@ void Model::check() const {
   };
   const auto is = [](const Matrix& m, size_t rows, size_t cols) { return m.rows == rows && m.cols == cols; };
   const auto none_or = [](const std::vector<float>& norm, size_t size) { return norm.empty() || norm.size() == size; };
-  require(!layers.empty() && num_kv_heads > 0 && num_heads > 0 && num_heads % num_kv_heads == 0 && head_dim > 0);
+  require(!layers.empty() && num_kv_heads > 0 && num_heads > 0 && num_heads % num_kv_heads == 0);
+  require(head_dim > 0 && head_dim <= kMostHeadDim);
   require(output.cols == hidden_size() && embedding.rows == vocab_size() && output_norm.size() == hidden_size());
   for (const Rope& rope : ropes) require(2 * rope.frequencies.size() <= head_dim);
   for (const Layer& layer : layers) {

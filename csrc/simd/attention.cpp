@@ -1,134 +1,140 @@
-// Attention in tiles with a running softmax (FlashAttention: Dao et al. 2022; online normaliser: Milakov and Gimelshein
-// 2018), over KV blocks found through a block table (PagedAttention: Kwon et al. 2023).
-//
-// A row is one query head of one token. Rows share the loads of keys and values and nothing else: each adds the blocks
-// that it sees in ascending order, and a block that it does not see leaves its sums as they are, bit for bit.
-#include "kernels.h"
-#include "vec.h"
+// Attention over keys and values in floats.
+#include "attention.h"
 
-#include <limits>
+#include "foreword/blocks.h"
+#include "kernels.h"
 
 namespace foreword::FOREWORD_ISA {
 namespace {
 
-constexpr int64_t kBlock = kBlockSize;
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
 constexpr float kNothingSeen = -1e30f;  // a running maximum that is finite, so that differences are never NaN
 
-// Running state of the rows of one call.
-struct Rows {
-  float* sums;     // [rows][width]: values so far, weighted
-  size_t width;    // head_dim, rounded up
-  float* weights;  // [rows][kBlockSize]: of the block at hand
-  float* highest;  // [rows]
-  float* total;    // [rows]
-  float* shrink;   // [rows]: what the block at hand makes of the sums before it
+struct Float32 {
+  static constexpr size_t kBytes = 4;
+  FOREWORD_INLINE static Vec load(const uint8_t* from) {
+    Vec v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+  }
 };
 
-// Weights of one block's sixteen keys for R rows, by dot products over channels in ascending order.
-template <size_t R>
-FOREWORD_INLINE void score(const float* const (&q)[R], const float* keys, size_t head_dim, float scale, float* out) {
-  Vec dots[R];
-  for (Vec& v : dots) v = splat(0.0f);
-  for (size_t d = 0; d < head_dim; ++d) {
-    const Vec key = load(keys + d * kBlockSize);
-    for (size_t r = 0; r < R; ++r) dots[r] = fma(splat(q[r][d]), key, dots[r]);
-  }
-  for (size_t r = 0; r < R; ++r) store(out + r * kBlockSize, dots[r] * splat(scale));
-}
-
-// Hides the tokens of a block outside (position - window, position].
-void mask(float* scores, int64_t block_start, int64_t position, int64_t window) {
-  for (int64_t i = 0; i < kBlock; ++i) {
-    const int64_t at = block_start + i;
-    if (at > position || at <= position - window) scores[i] = kHidden;
-  }
-}
-
-// Scores to weights, and the running maximum and total with them.
-void soften(Rows& rows, size_t r) {
-  float* weights = rows.weights + r * kBlockSize;
-  const Vec scores = load(weights);
-  const float before = rows.highest[r], block = highest(scores), now = before > block ? before : block;
-  const Vec powers = exp(scores - splat(now));
-  const float shrink = exp(Reg{} + (before - now))[0];
-  store(weights, powers);
-  rows.highest[r] = now;
-  rows.shrink[r] = shrink;
-  rows.total[r] = rows.total[r] * shrink + sum(powers);
-}
-
-// sums = sums * shrink + weights · values, for R rows, the block's tokens in ascending order.
-template <size_t R>
-FOREWORD_INLINE void gather(Rows& rows, size_t first, const float* values) {
-  const float* weights = rows.weights + first * kBlockSize;
-  for (size_t d = 0; d < rows.width; d += kLanes) {
-    Vec sums[R];
-    for (size_t r = 0; r < R; ++r) {
-      sums[r] = load(rows.sums + (first + r) * rows.width + d) * splat(rows.shrink[first + r]);
+struct Float16 {
+  static constexpr size_t kBytes = 2;
+  FOREWORD_INLINE static Vec load(const uint8_t* from) {
+    Vec v;
+#if defined(__AVX512F__)
+    v.part[0] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__AVX2__)
+    FOREWORD_EACH_PART {
+      v.part[p] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 2 * kWidth * p)));
     }
-    for (size_t t = 0; t < kBlockSize; ++t) {
-      const Vec value = load(values + t * rows.width + d);
-      for (size_t r = 0; r < R; ++r) sums[r] = fma(splat(weights[r * kBlockSize + t]), value, sums[r]);
+#else
+    FOREWORD_EACH_PART {
+      for (size_t i = 0; i < kWidth; ++i) v.part[p][i] = half_to_float(from + 2 * (kWidth * p + i));
     }
-    for (size_t r = 0; r < R; ++r) store(rows.sums + (first + r) * rows.width + d, sums[r]);
+#endif
+    return v;
   }
-}
+};
 
-// Calls body<R>(first) on runs of R rows, R as large as the registers allow.
-template <size_t R, typename Body>
-FOREWORD_INLINE void in_runs(size_t rows, Body body) {
-  size_t first = 0;
-  for (; first + R <= rows; first += R) body.template operator()<R>(first);
-  if constexpr (R > 1) {
-    if (first < rows) in_runs<R / 2>(rows - first, [&]<size_t S>(size_t at) { body.template operator()<S>(first + at); });
-  }
-}
+template <typename Element>
+struct FloatKeys {
+  const AttentionArgs& a;
+  const Rows rows;
+  float weights[kRowTile][kStepKeys] = {};
+  float shrink[kRowTile] = {};
 
-constexpr size_t kMostRows = kParts == 1 ? 8 : kParts == 2 ? 4 : 2;
+  FloatKeys(const AttentionArgs& args, float* rest) : a(args), rows(start_rows(args, kNothingSeen, rest)) {}
 
-// One block for all rows.
-void add_block(const AttentionArgs& a, Rows& rows, size_t block) {
-  const float* keys = a.kv + static_cast<size_t>(a.block_table[block]) * a.block_stride;
-  const float* values = keys + kBlockSize * a.head_dim;
-  const auto start = static_cast<int64_t>(block * kBlockSize);
-  in_runs<kMostRows>(a.tokens * a.group, [&]<size_t R>(size_t first) {
+  // By dot products over channels in ascending order.
+  template <size_t R, size_t B>
+  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, Scores<R>& out) {
     const float* q[R];
     for (size_t r = 0; r < R; ++r) {
-      const size_t token = (first + r) / a.group, head = (first + r) % a.group;
-      q[r] = a.q + token * a.q_stride + head * a.head_dim;
+      q[r] = a.q + (row + r) / a.group * a.q_stride + (row + r) % a.group * a.layout.head_dim;
     }
-    score(q, keys, a.head_dim, a.scale, rows.weights + first * kBlockSize);
-    for (size_t r = first; r < first + R; ++r) {
-      mask(rows.weights + r * kBlockSize, start, a.positions[r / a.group], a.window);
-      soften(rows, r);
+    Vec dots[R][B];
+    for (auto& own : dots) {
+      for (Vec& v : own) v = splat(0.0f);
     }
-    gather<R>(rows, first, values);
-  });
+    for (size_t d = 0; d < a.layout.head_dim; ++d) {
+      Vec key[B];
+      for (size_t b = 0; b < B; ++b) {
+        key[b] = Element::load(blocks.at[block + b] + d * kBlockSize * Element::kBytes);
+      }
+      for (size_t r = 0; r < R; ++r) {
+        const Vec query = splat(q[r][d]);
+        for (size_t b = 0; b < B; ++b) dots[r][b] = fma(query, key[b], dots[r][b]);
+      }
+    }
+    for (size_t r = 0; r < R; ++r) {
+      for (size_t b = 0; b < B; ++b) out[r][block + b] = dots[r][b] * splat(a.scale);
+    }
+  }
+
+  template <size_t R>
+  FOREWORD_INLINE void soften(const Blocks&, size_t row, const Scores<R>& scores) {
+    Vec lanes[R];
+    for (size_t r = 0; r < R; ++r) lanes[r] = max(max(scores[r][0], scores[r][1]), max(scores[r][2], scores[r][3]));
+    const Quad before = load_quad(rows.highest + row), step = for_rows<R>(lanes, highest4);
+    const Quad now = before > step ? before : step;
+    const Quad shrunk = exp(before - now);
+    for (size_t r = 0; r < R; ++r) {
+      Vec powers[kStepBlocks];
+      for (size_t b = 0; b < kStepBlocks; ++b) {
+        powers[b] = exp(scores[r][b] - splat(now[r]));
+        store(weights[r] + b * kBlockSize, powers[b]);
+      }
+      lanes[r] = (powers[0] + powers[1]) + (powers[2] + powers[3]);
+    }
+    store_quad(rows.highest + row, now);
+    store_quad(shrink, shrunk);
+    store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
+  }
+
+  // Tokens in ascending order.
+  template <size_t R, size_t C>
+  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t channel) {
+    Vec sums[R][C];
+    for (size_t r = 0; r < R; ++r) {
+      for (size_t c = 0; c < C; ++c) {
+        sums[r][c] = load(rows.sums + (row + r) * rows.width + channel + c * kLanes) * splat(shrink[r]);
+      }
+    }
+    for (size_t b = blocks.begin; b < blocks.end; ++b) {
+      const uint8_t* values = blocks.at[b] + a.layout.values + channel * Element::kBytes;
+      for (size_t t = 0; t < kBlockSize; ++t) {
+        Vec value[C];
+        for (size_t c = 0; c < C; ++c) {
+          value[c] = Element::load(values + (t * rows.width + c * kLanes) * Element::kBytes);
+        }
+        for (size_t r = 0; r < R; ++r) {
+          const Vec weight = splat(weights[r][b * kBlockSize + t]);
+          for (size_t c = 0; c < C; ++c) sums[r][c] = fma(weight, value[c], sums[r][c]);
+        }
+      }
+    }
+    for (size_t r = 0; r < R; ++r) {
+      for (size_t c = 0; c < C; ++c) {
+        store(rows.sums + (row + r) * rows.width + channel + c * kLanes, sums[r][c]);
+      }
+    }
+  }
+};
+
+template <typename Element>
+void attend_in_float(const AttentionArgs& a) {
+  FloatKeys<Element> keys(a, nullptr);
+  attend(a, keys, keys.rows);
 }
 
 }  // namespace
 
 void attention(const AttentionArgs& a) {
-  const size_t count = a.tokens * a.group, width = round_up(a.head_dim, kLanes);
-  float* const weights = a.scratch + count * width;
-  float* const highest = weights + count * kBlockSize;
-  Rows rows{a.scratch, width, weights, highest, highest + count, highest + 2 * count};
-  for (size_t i = 0; i < count * width; ++i) rows.sums[i] = 0.0f;
-  for (size_t r = 0; r < count; ++r) {
-    rows.highest[r] = kNothingSeen;
-    rows.total[r] = 0.0f;
-  }
-
-  const int64_t first_seen = int64_t{a.positions[0]} - a.window + 1, last_seen = a.positions[a.tokens - 1];
-  for (int64_t block = first_seen > 0 ? first_seen / kBlock : 0; block <= last_seen / kBlock; ++block) {
-    add_block(a, rows, static_cast<size_t>(block));
-  }
-
-  for (size_t r = 0; r < count; ++r) {
-    float* out = a.out + r / a.group * a.out_stride + r % a.group * a.head_dim;
-    const float share = 1.0f / rows.total[r];
-    for (size_t d = 0; d < a.head_dim; ++d) out[d] = rows.sums[r * width + d] * share;
+  switch (a.layout.dtype) {
+    case KVDType::kFloat32: return attend_in_float<Float32>(a);
+    case KVDType::kFloat16: return attend_in_float<Float16>(a);
+    case KVDType::kInt8: return attention_int8(a);
   }
 }
 

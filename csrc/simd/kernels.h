@@ -7,6 +7,7 @@ namespace foreword::FOREWORD_ISA {
 
 void dequantize(DType type, const void* src, float* dst, size_t n);
 void matmul(const MatmulArgs& args);
+void write_kv(const WriteKVArgs& args);
 void attention(const AttentionArgs& args);
 void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups);
 void int8_matmul(const Int8MatmulArgs& args);

@@ -6,7 +6,7 @@
 namespace foreword::FOREWORD_ISA {
 
 extern const Kernels kKernels;
-const Kernels kKernels{
-    FOREWORD_STRING(FOREWORD_ISA), dequantize, matmul, attention, quantize, int8_matmul, rms_norm, rotate, gate};
+const Kernels kKernels{FOREWORD_STRING(FOREWORD_ISA), dequantize,  matmul,   write_kv, attention,
+                       quantize,                        int8_matmul, rms_norm, rotate,   gate};
 
 }  // namespace foreword::FOREWORD_ISA

@@ -51,6 +51,10 @@ FOREWORD_INLINE Reg fma(Reg a, Reg b, Reg c) {
 #endif
 }
 
+#if defined(__AVX2__)
+FOREWORD_INLINE Quad fma(Quad a, Quad b, Quad c) { return _mm_fmadd_ps(a, b, c); }
+#endif
+
 FOREWORD_INLINE Reg max(Reg a, Reg b) { return a > b ? a : b; }
 FOREWORD_INLINE Reg min(Reg a, Reg b) { return a < b ? a : b; }
 
@@ -99,6 +103,11 @@ FOREWORD_INLINE Vec fma(const Vec& a, const Vec& b, const Vec& c) {
   FOREWORD_EACH_PART v.part[p] = fma(a.part[p], b.part[p], c.part[p]);
   return v;
 }
+FOREWORD_INLINE Vec max(const Vec& a, const Vec& b) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = max(a.part[p], b.part[p]);
+  return v;
+}
 
 // Folds sixteen lanes to four with `op`: lane i with i + 8, then i + 4.
 template <typename Op>
@@ -136,24 +145,35 @@ FOREWORD_INLINE float highest(const Vec& v) {
   return even > odd ? even : odd;
 }
 
-// e^x within 2 units in the last place; 0 below -87, finite above 88. x = n ln 2 + r with |r| <= ln(2)/2, and e^r by a
+// Four maxima at once.
+FOREWORD_INLINE Quad highest4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
+  const auto max = [](auto x, auto y) { return x > y ? x : y; };
+  const Quad qa = fold(a, max), qb = fold(b, max), qc = fold(c, max), qd = fold(d, max);
+  const Quad ab = max(Quad{qa[0], qb[0], qa[1], qb[1]}, Quad{qa[2], qb[2], qa[3], qb[3]});
+  const Quad cd = max(Quad{qc[0], qd[0], qc[1], qd[1]}, Quad{qc[2], qd[2], qc[3], qd[3]});
+  return max(Quad{ab[0], ab[1], cd[0], cd[1]}, Quad{ab[2], ab[3], cd[2], cd[3]});
+}
+
+// e^x within 2 units in the last place; 0 below -87, finite above 88, no number for none. x = n ln 2 + r with |r| <= ln(2)/2, and e^r by a
 // polynomial of degree 6 (1 + r + r² q(r), q fitted for the least relative error).
-FOREWORD_INLINE Reg exp(Reg x) {
+template <typename V>
+FOREWORD_INLINE V exp(V x) {
+  using Int = decltype(x < x);
   constexpr float kLowest = -87.0f, kHighest = 88.0f;
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693115234f, kLn2Low = 3.19461833e-5f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  const Reg zero{};
-  const Reg in = min(max(x, zero + kLowest), zero + kHighest);
-  const Reg rounded = fma(in, zero + kLog2E, zero + kRound);
-  const Reg n = rounded - kRound;
-  const Reg r = fma(n, zero - kLn2Low, fma(n, zero - kLn2High, in));
-  Reg q = fma(zero + 1.381445094e-03f, r, zero + 8.368781768e-03f);
+  const V zero{}, lowest = zero + kLowest, highest = zero + kHighest;
+  const V floored = x < lowest ? lowest : x, in = floored > highest ? highest : floored;
+  const V rounded = fma(in, zero + kLog2E, zero + kRound);
+  const V n = rounded - kRound;
+  const V r = fma(n, zero - kLn2Low, fma(n, zero - kLn2High, in));
+  V q = fma(zero + 1.381445094e-03f, r, zero + 8.368781768e-03f);
   q = fma(q, r, zero + 4.166839272e-02f);
   q = fma(q, r, zero + 1.666651964e-01f);
   q = fma(q, r, zero + 4.999999404e-01f);
-  const Reg power = fma(q, r * r, r) + 1.0f;
-  const IntReg scale = (reinterpret_cast<IntReg>(rounded) << 23) + 0x3f800000;  // 2^n
-  return x < kLowest ? zero : power * reinterpret_cast<Reg>(scale);
+  const V power = fma(q, r * r, r) + 1.0f;
+  const Int scale = (reinterpret_cast<Int>(rounded) << 23) + 0x3f800000;  // 2^n
+  return x < lowest ? zero : power * reinterpret_cast<V>(scale);
 }
 FOREWORD_INLINE Vec exp(const Vec& x) {
   Vec v;

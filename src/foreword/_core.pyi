@@ -187,13 +187,14 @@ class Executor:
     ``owner`` is kept alive for as long as the executor: whatever holds the matrices' data.
 
     Raises:
-        ValueError: this machine cannot run ``isa``.
+        ValueError: this machine cannot run ``isa``, or there is no such ``kv_cache_dtype``.
     """
 
     def __init__(
         self,
         *,
         isa: str,
+        kv_cache_dtype: str,
         num_threads: int,
         num_heads: int,
         num_kv_heads: int,
@@ -343,6 +344,9 @@ class ReadProbe:
             ValueError: no thread or no time.
         """
 
+def kv_head_bytes(dtype: str, head_dim: int) -> int:
+    """Bytes of one kv head's part of a block. Raises ValueError for an unknown ``dtype``."""
+
 class Kernels:
     """The kernels of one instruction set, one by one, for parity tests. Results go to ``out``.
 
@@ -361,17 +365,28 @@ class Kernels:
         accumulate: bool,
     ) -> None:
         """``x`` [tokens, k] by ``w`` [rows rounded up to 4, k], k a multiple of 16."""
+    def write_kv(
+        self,
+        dtype: str,
+        pool: NDArray[np.uint8],
+        block: int,
+        slot: int,
+        key: NDArray[np.float32],
+        value: NDArray[np.float32],
+    ) -> None:
+        """One token's key and value into ``pool`` [blocks, at least `kv_head_bytes`]."""
     def attention(
         self,
         q: NDArray[np.float32],
-        kv: NDArray[np.float32],
+        dtype: str,
+        pool: NDArray[np.uint8],
         block_table: NDArray[np.int32],
         positions: NDArray[np.int32],
         window: int,
         scale: float,
         out: NDArray[np.float32],
     ) -> None:
-        """``q`` [tokens, heads, head_dim], ``kv`` [blocks, floats of a block]; window 0: none."""
+        """``q`` [tokens, heads, head_dim], ``pool`` as `write_kv` fills it; window 0: none."""
     def quantize(
         self, x: NDArray[np.float32], values: NDArray[np.int8], groups: NDArray[np.float32]
     ) -> None:

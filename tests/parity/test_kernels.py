@@ -12,7 +12,7 @@ from foreword import _core
 Floats = NDArray[np.float32]
 
 REFERENCE = _core.Kernels("reference")
-BLOCK, LANES = 16, 16
+LANES = 16
 
 
 @pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "portable"])
@@ -107,75 +107,6 @@ def test_a_product_is_the_same_in_a_tile_of_any_shape(
     )
 
 
-# Attention
-
-
-def attention(
-    kernels: _core.Kernels,
-    q: Floats,
-    kv: Floats,
-    table: NDArray[np.int32],
-    positions: NDArray[np.int32],
-    window: int,
-) -> Floats:
-    out = np.full_like(q, np.nan)
-    kernels.attention(q, kv, table, positions, window, q.shape[2] ** -0.5, out)
-    return out
-
-
-def filled_pool(rng: np.random.Generator, blocks: int, head_dim: int) -> Floats:
-    """Random keys and values; the values' padding is zero, as in the real pool."""
-    width = up_to(head_dim, LANES)
-    pool = normal(rng, blocks, BLOCK * (head_dim + width) + 8)
-    pool[:, BLOCK * head_dim :][:, : BLOCK * width].reshape(-1, BLOCK, width)[..., head_dim:] = 0
-    return pool
-
-
-ATTENTION_CASES = [  # head_dim, group, positions, window
-    (64, 3, range(1), 0),
-    (64, 3, range(16), 0),
-    (64, 1, range(100, 101), 0),
-    (64, 3, range(37, 50), 0),
-    (80, 2, range(15, 17), 0),
-    (72, 5, range(3, 40), 0),
-    (32, 8, range(60, 75), 16),
-    (256, 4, range(90, 98), 20),
-    (128, 7, range(33), 1),
-    (64, 4, (2, 17, 18, 90), 32),
-]
-
-
-@pytest.mark.parametrize(("head_dim", "group", "where", "window"), ATTENTION_CASES)
-def test_attention(
-    kernels: _core.Kernels,
-    rng: np.random.Generator,
-    head_dim: int,
-    group: int,
-    where: range,
-    window: int,
-) -> None:
-    positions = np.array(where, np.int32)
-    pool = filled_pool(rng, 12, head_dim)
-    table = rng.permutation(12)[: positions[-1] // BLOCK + 1].astype(np.int32)
-    q = 3 * normal(rng, len(positions), group, head_dim)
-    got = attention(kernels, q, pool, table, positions, window)
-    expected = attention(REFERENCE, q, pool, table, positions, window)
-    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
-    for t in range(len(positions)):  # alone, and so from its own first block: the same bits
-        alone = attention(kernels, q[t : t + 1], pool, table, positions[t : t + 1], window)
-        np.testing.assert_array_equal(bits(alone[0]), bits(got[t]))
-
-
-def test_attention_to_scores_of_any_size(kernels: _core.Kernels, rng: np.random.Generator) -> None:
-    positions, table = np.arange(40, 44, dtype=np.int32), np.arange(3, dtype=np.int32)
-    pool = filled_pool(rng, 3, 64)
-    for size in (0.0, 1e-20, 1e3, 1e18):
-        q = (size * rng.standard_normal((4, 2, 64))).astype(np.float32)
-        got = attention(kernels, q, pool, table, positions, 0)
-        expected = attention(REFERENCE, q, pool, table, positions, 0)
-        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
-
-
 # One token at a time
 
 WIDTHS = [1, 3, 16, 17, 64, 80, 255, 576]
@@ -225,12 +156,6 @@ def test_fused_instruction_sets_agree_to_the_bit(rng: np.random.Generator) -> No
     narrow, wide = _core.Kernels("avx2"), _core.Kernels("avx512")
     x, w = normal(rng, 7, 300), normal(rng, 10, 300)
     np.testing.assert_array_equal(bits(product(narrow, x, w)), bits(product(wide, x, w)))
-    positions, table = np.arange(50, 63, dtype=np.int32), np.arange(4, dtype=np.int32)
-    pool, q = filled_pool(rng, 4, 64), normal(rng, 13, 3, 64)
-    np.testing.assert_array_equal(
-        bits(attention(narrow, q, pool, table, positions, 24)),
-        bits(attention(wide, q, pool, table, positions, 24)),
-    )
 
 
 @pytest.mark.parametrize("name", ["", "AVX2", "sse9", "auto "])

@@ -48,7 +48,7 @@ class Executor {
 
   // The model's matrices must stay readable for as long as the executor lives. Throws std::invalid_argument for a model
   // whose sizes do not fit each other, std::system_error where the threads cannot be had.
-  Executor(Model model, const Kernels& kernels, unsigned threads);
+  Executor(Model model, const Kernels& kernels, KVDType kv_dtype, unsigned threads);
   ~Executor();
 
   const Model& model() const { return model_; }

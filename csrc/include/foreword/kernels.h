@@ -4,9 +4,11 @@
 // order of additions is fixed. csrc/ref has the plain twin of every kernel; csrc/simd is built once per instruction set.
 #pragma once
 
+#include "foreword/attention.h"
 #include "foreword/dtype.h"
 #include "foreword/model.h"
 #include "foreword/panel.h"
+#include "foreword/shapes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +16,6 @@
 #include <vector>
 
 namespace foreword {
-
-inline constexpr size_t kLanes = 16;      // floats that a kernel handles at once
-inline constexpr size_t kBlockSize = 16;  // tokens in a KV block
-inline constexpr size_t kRowTile = 4;     // weight rows that a kernel handles at once
-
-constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // out[t][r] (+)= x[t] · w[r], for `tokens` by `rows`. `k` is a multiple of kLanes (both sides are padded with zeros),
 // and `w` has round_up(rows, kRowTile) readable rows.
@@ -34,36 +30,13 @@ struct MatmulArgs {
   bool accumulate;
 };
 
-// Attention of a few tokens of one sequence, for the query heads that share one key/value head.
-//
-// Block i of the sequence stands at kv + block_table[i] * block_stride: keys [head_dim][kBlockSize], then values
-// [kBlockSize][round_up(head_dim, kLanes)]. Token t sees positions (positions[t] - window, positions[t]].
-struct AttentionArgs {
-  const float* q;  // [tokens][group][head_dim], tokens q_stride apart
-  size_t q_stride;
-  float* out;  // the same shape, tokens out_stride apart
-  size_t out_stride;
-  size_t tokens, group, head_dim;
-  const int32_t* positions;  // ascending
-  int32_t window;
-  float scale;
-  const float* kv;
-  const int32_t* block_table;
-  size_t block_stride;
-  float* scratch;  // attention_scratch() floats
-};
-
-// Floats that a call needs for its running sums.
-constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim) {
-  return tokens * group * (round_up(head_dim, kLanes) + kBlockSize + 4);
-}
-
 struct Kernels {
   const char* isa;
 
   // `n` stored weights to float: bit-equal to dequantize_row.
   void (*dequantize)(DType type, const void* src, float* dst, size_t n);
   void (*matmul)(const MatmulArgs& args);
+  void (*write_kv)(const WriteKVArgs& args);
   void (*attention)(const AttentionArgs& args);
   // `n` activations to integers and their groups' scales; the last group is filled up with zeros. A group whose highest
   // magnitude is below kLeastActivation is all zeros; one with an infinity or no number has a scale that says so.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from foreword.errors import ConfigError
 
+KV_CACHE_DTYPES = ("float32", "float16", "int8")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
@@ -14,16 +16,23 @@ class CacheConfig:
     Attributes:
         block_size: tokens in a block: a multiple of 16, the lanes of a vector.
         num_blocks: blocks in the pool.
+        kv_cache_dtype: what keys and values are kept as: one of `KV_CACHE_DTYPES`.
         enable_prefix_caching: whether blocks of finished sequences are kept and reused by prompts
             that begin with the same tokens.
     """
 
     block_size: int = 16
     num_blocks: int
+    kv_cache_dtype: str = "float32"
     enable_prefix_caching: bool = True
 
     def __post_init__(self) -> None:
         if self.block_size < 16 or self.block_size % 16:
             raise ConfigError("block_size", f"must be a multiple of 16, not {self.block_size}")
+        if self.kv_cache_dtype not in KV_CACHE_DTYPES:
+            raise ConfigError(
+                "kv_cache_dtype",
+                f"must be one of {', '.join(KV_CACHE_DTYPES)}, not {self.kv_cache_dtype!r}",
+            )
         if self.num_blocks < 1:
             raise ConfigError("num_blocks", f"must be at least 1, not {self.num_blocks}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.config.cache import CacheConfig
+from foreword.config.cache import KV_CACHE_DTYPES, CacheConfig
 from foreword.config.option import option
 from foreword.config.scheduler import SchedulerConfig
 from foreword.errors import ConfigError
@@ -37,6 +37,9 @@ class EngineOptions:
     kv_cache_memory_bytes: int | None = option(
         None,
         "Size of the KV pool. Default: a quarter of the free memory, or less if that is ample.",
+    )
+    kv_cache_dtype: str = option(
+        "auto", "What keys and values are kept as: auto, float32, float16 or int8."
     )
     enable_prefix_caching: bool = option(
         True, "Keep computed KV blocks and reuse them for prompts that begin alike."
@@ -75,6 +78,21 @@ class EngineConfig:
     scheduler: SchedulerConfig
     seed: int | None
     choices: tuple[Choice, ...]
+
+
+def choose_kv_cache_dtype(options: EngineOptions) -> Choice:
+    """What keys and values are kept as: asked before `resolve`, since blocks' sizes follow from it.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+    asked = options.kv_cache_dtype
+    if asked == "auto":
+        return Choice("kv_cache_dtype", "float32", "exact")
+    if asked not in KV_CACHE_DTYPES:
+        known = ", ".join(("auto", *KV_CACHE_DTYPES))
+        raise ConfigError("kv_cache_dtype", f"must be one of {known}, not {asked!r}")
+    return Choice("kv_cache_dtype", asked, "as given")
 
 
 def resolve(
@@ -120,11 +138,14 @@ def resolve(
     else:
         model_len = choose("max_model_len", model_len, "the model's context")
 
+    kv_cache_dtype = choose_kv_cache_dtype(options)
+    choices.append(kv_cache_dtype)
     choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, "as given"))
     return EngineConfig(
         cache=CacheConfig(
             block_size=options.block_size,
             num_blocks=num_blocks,
+            kv_cache_dtype=str(kv_cache_dtype.value),
             enable_prefix_caching=options.enable_prefix_caching,
         ),
         scheduler=SchedulerConfig(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foreword.backends.cpu.backend import CpuBackend
-from foreword.config.engine import EngineOptions, resolve
+from foreword.config.engine import EngineOptions, choose_kv_cache_dtype, resolve
 from foreword.config.machine import free_memory_bytes
 from foreword.engine.engine import Engine
 from foreword.kv import root_digest
@@ -22,12 +22,14 @@ def build_engine(options: EngineOptions) -> Engine:
     path = registry.resolve(options.model)
     file = GGUFFile.open(path)
     spec = load_spec(file)
+    kv_cache_dtype = str(choose_kv_cache_dtype(options).value)
     backend = CpuBackend(
         file,
         spec,
         block_size=options.block_size,
         num_threads=options.num_threads or 0,
         isa=options.isa,
+        kv_cache_dtype=kv_cache_dtype,
     )
     config = resolve(
         options,
@@ -36,5 +38,11 @@ def build_engine(options: EngineOptions) -> Engine:
         free_memory_bytes=free_memory_bytes(),
     )
     tokenizer = Tokenizer.load(file)
-    cache_root = root_digest({"model": file.fingerprint, "arithmetic": b"float32"})
+    cache_root = root_digest(
+        {
+            "model": file.fingerprint,
+            "arithmetic": b"float32",
+            "kv_cache_dtype": kv_cache_dtype.encode(),
+        }
+    )
     return Engine(backend, tokenizer, config, model_name=options.model, cache_root=cache_root)

@@ -73,3 +73,14 @@ def test_every_setting_is_explained() -> None:
         for field in dataclasses.fields(part)
     }
     assert settings <= names
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_kv_cache_dtype_is_as_asked(dtype: str) -> None:
+    assert resolved(kv_cache_dtype=dtype).cache.kv_cache_dtype == dtype
+
+
+def test_an_unknown_kv_cache_dtype_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="int8") as caught:
+        resolved(kv_cache_dtype="fp8")
+    assert caught.value.option == "kv_cache_dtype"

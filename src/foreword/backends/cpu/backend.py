@@ -40,6 +40,8 @@ class CpuBackend:
         num_threads: 0: all cores that the process may use.
         isa: kernels to run: ``auto``, or one of ``avx512_vnni``, ``avx512``, ``avx2``,
             ``portable``, ``reference``.
+        kv_cache_dtype: what keys and values are kept as: ``float32``, ``float16``, or ``int8``
+            (with a scale for each token and head; attention is then integer arithmetic too).
 
     Raises:
         ConfigError: this machine cannot run ``isa``, or ``num_threads`` is negative.
@@ -54,6 +56,7 @@ class CpuBackend:
         block_size: int = KERNEL_BLOCK_SIZE,
         num_threads: int = 0,
         isa: str = "auto",
+        kv_cache_dtype: str = "float32",
     ) -> None:
         available = _core.available_isas()
         if isa != "auto" and isa not in available:
@@ -61,10 +64,13 @@ class CpuBackend:
         if num_threads < 0:
             raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
         self._spec = spec
+        self._kv_cache_dtype = kv_cache_dtype
         self._parts = np.arange(block_size // KERNEL_BLOCK_SIZE, dtype=np.int32)
         num_threads = num_threads or usable_cores()
         with _as_backend_errors(f"cannot run the model on {num_threads} threads"):
-            self._executor = make_executor(file, spec, isa=isa, num_threads=num_threads)
+            self._executor = make_executor(
+                file, spec, isa=isa, kv_cache_dtype=kv_cache_dtype, num_threads=num_threads
+            )
         self._sampling_specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
 
     @property
@@ -174,7 +180,7 @@ class CpuBackend:
             "isa": self._executor.isa,
             "num_threads": self._executor.num_threads,
             "compute": "float32",
-            "kv_cache_dtype": "float32",
+            "kv_cache_dtype": self._kv_cache_dtype,
         }
 
 

@@ -15,11 +15,13 @@ _ACTIVATIONS = {
 }
 
 
-def make_executor(file: GGUFFile, spec: ModelSpec, *, isa: str, num_threads: int) -> _core.Executor:
+def make_executor(
+    file: GGUFFile, spec: ModelSpec, *, isa: str, kv_cache_dtype: str, num_threads: int
+) -> _core.Executor:
     """An executor for ``spec`` that reads the weights where they are in ``file``'s mapping.
 
     Raises:
-        ValueError: this machine cannot run ``isa``.
+        ValueError: this machine cannot run ``isa``, or there is no such ``kv_cache_dtype``.
     """
     ropes = list(dict.fromkeys(layer.attention.rope for layer in spec.layers))
     matrices: dict[str, _core.Matrix] = {}
@@ -70,6 +72,7 @@ def make_executor(file: GGUFFile, spec: ModelSpec, *, isa: str, num_threads: int
 
     return _core.Executor(
         isa=isa,
+        kv_cache_dtype=kv_cache_dtype,
         num_threads=num_threads,
         num_heads=spec.num_heads,
         num_kv_heads=spec.num_kv_heads,

@@ -1,0 +1,166 @@
+// Attention over eight-bit keys and values by integer dot products: the arithmetic of foreword/attention.h.
+//
+// Where the hardware's dot product wants one unsigned side, keys are kept with 128 added, which the sums begin by taking
+// back, and weights are never negative.
+#include "attention.h"
+#include "integers.h"
+
+namespace foreword::FOREWORD_ISA {
+
+#if defined(__AVX2__)
+
+namespace {
+
+using namespace int8_attention;
+
+// 2^x, 0 below kLowestPower.
+template <typename V>
+FOREWORD_INLINE V power(V x) {
+  using Int = decltype(x < x);
+  const V zero{}, rounded = x + (zero + kRound), part = x - (rounded - kRound);
+  V p = fma(zero + kPower[3], part, zero + kPower[2]);
+  p = fma(p, part, zero + kPower[1]);
+  p = fma(p, part, zero + kPower[0]);
+  p = fma(p, part, zero + 1.0f);
+  const Int bits = reinterpret_cast<Int>(p) + (reinterpret_cast<Int>(rounded) << 23);
+  return x < kLowestPower ? zero : reinterpret_cast<V>(bits);
+}
+FOREWORD_INLINE Vec power(const Vec& x) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = power(x.part[p]);
+  return v;
+}
+
+struct Int8Keys {
+  const AttentionArgs& a;
+  float* rest;
+  const Rows rows;
+  const size_t stride;  // bytes of a query
+  int8_t* queries;      // [rows][stride]
+  float* scales;        // [rows]: sq
+  int32_t* starts;      // [rows]: what a dot product begins with
+  uint8_t weights[kRowTile][kStepKeys] = {};
+  float shrink[kRowTile] = {};
+  float step[kRowTile] = {};  // what one unit of weight times value is worth
+
+  explicit Int8Keys(const AttentionArgs& args)
+      : a(args), rest(nullptr), rows(start_rows(args, kNothingSeen, rest)), stride(round_up(a.layout.head_dim, kLanes)) {
+    const size_t count = a.tokens * a.group, padded = round_up(count, kRowTile);
+    queries = reinterpret_cast<int8_t*>(rest);
+    scales = rest + padded * stride / sizeof(float);
+    starts = reinterpret_cast<int32_t*>(scales + padded);
+    for (size_t r = 0; r < count; ++r) {
+      const float* q = a.q + r / a.group * a.q_stride + r % a.group * a.layout.head_dim;
+      int8_t* query = queries + r * stride;
+      scales[r] = quantize_head(q, a.layout.head_dim, query) * (a.scale * kLog2E);
+      int32_t sum = 0;
+      for (size_t d = 0; d < stride; ++d) sum += query[d];
+      starts[r] = -128 * sum;
+    }
+    for (size_t r = count; r < padded; ++r) scales[r] = 0.0f;
+  }
+
+  template <size_t R, size_t B>
+  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, Scores<R>& out) {
+    IntVec dots[R][B];
+    for (size_t r = 0; r < R; ++r) {
+      for (IntVec& v : dots[r]) v = splat(starts[row + r]);
+    }
+    for (size_t d = 0; d < a.layout.head_dim; d += 4) {
+      IntVec key[B];
+      for (size_t b = 0; b < B; ++b) key[b] = load_ints(blocks.at[block + b] + d * kBlockSize);
+      for (size_t r = 0; r < R; ++r) {
+        int32_t four;
+        std::memcpy(&four, queries + (row + r) * stride + d, sizeof four);
+        const IntVec query = splat(four);
+        for (size_t b = 0; b < B; ++b) dots[r][b] = dot4(dots[r][b], key[b], query);
+      }
+    }
+    for (size_t b = 0; b < B; ++b) {
+      const Vec scale = load_scales(blocks.at[block + b], 0);
+      for (size_t r = 0; r < R; ++r) out[r][block + b] = to_float(dots[r][b]) * scale;
+    }
+  }
+
+  template <size_t R>
+  FOREWORD_INLINE void soften(const Blocks& blocks, size_t row, const Scores<R>& scores) {
+    Vec lanes[R];
+    for (size_t r = 0; r < R; ++r) lanes[r] = max(max(scores[r][0], scores[r][1]), max(scores[r][2], scores[r][3]));
+    const Quad before = load_quad(rows.highest + row), sq = load_quad(scales + row);
+    const Quad height = for_rows<R>(lanes, highest4), now = before > height ? before : height;
+    const Quad shrunk = power((before - now) * sq), base = now * sq;
+
+    Vec value_scale[kStepBlocks], weighted[R][kStepBlocks];
+    for (size_t b = 0; b < kStepBlocks; ++b) {
+      const bool used = blocks.begin <= b && b < blocks.end;
+      value_scale[b] = used ? load_scales(blocks.at[b], kBlockSize) : splat(0.0f);
+    }
+    Vec heights[R];
+    for (size_t r = 0; r < R; ++r) {
+      Vec p[kStepBlocks];
+      for (size_t b = 0; b < kStepBlocks; ++b) {
+        p[b] = power(fma(scores[r][b], splat(sq[r]), splat(-base[r])));
+        weighted[r][b] = p[b] * value_scale[b];
+      }
+      lanes[r] = (p[0] + p[1]) + (p[2] + p[3]);
+      heights[r] = max(max(weighted[r][0], weighted[r][1]), max(weighted[r][2], weighted[r][3]));
+    }
+    store_quad(rows.highest + row, now);
+    store_quad(shrink, shrunk);
+    store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
+
+    const Quad most = for_rows<R>(heights, highest4), floor = Quad{} + kLeastHeight;
+    const Quad top = most > floor ? most : floor, inverse = 255.0f / top;
+    store_quad(step, top / 255.0f);
+    for (size_t r = 0; r < R; ++r) {
+      for (size_t b = 0; b < kStepBlocks; ++b) {
+        store_rounded(weights[r] + b * kBlockSize, weighted[r][b] * splat(inverse[r]));
+      }
+    }
+  }
+
+  template <size_t R, size_t C>
+  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t channel) {
+    IntVec dots[R][C] = {};
+    for (size_t b = blocks.begin; b < blocks.end; ++b) {
+      const uint8_t* values = blocks.at[b] + a.layout.values + channel * 4;
+      for (size_t t = 0; t < kBlockSize; t += 4) {
+        IntVec value[C];
+        for (size_t c = 0; c < C; ++c) value[c] = load_ints(values + t * rows.width + c * 4 * kLanes);
+        for (size_t r = 0; r < R; ++r) {
+          int32_t four;
+          std::memcpy(&four, weights[r] + b * kBlockSize + t, sizeof four);
+          const IntVec weight = splat(four);
+          for (size_t c = 0; c < C; ++c) dots[r][c] = dot4(dots[r][c], weight, value[c]);
+        }
+      }
+    }
+    for (size_t r = 0; r < R; ++r) {
+      for (size_t c = 0; c < C; ++c) {
+        float* sums = rows.sums + (row + r) * rows.width + channel + c * kLanes;
+        store(sums, fma(to_float(dots[r][c]), splat(step[r]), load(sums) * splat(shrink[r])));
+      }
+    }
+  }
+
+  FOREWORD_INLINE Vec load_scales(const uint8_t* block, size_t first) const {
+    Vec v;
+    std::memcpy(&v, block + a.layout.scales + first * sizeof(float), sizeof v);
+    return v;
+  }
+};
+
+}  // namespace
+
+void attention_int8(const AttentionArgs& a) {
+  Int8Keys keys(a);
+  attend(a, keys, keys.rows);
+}
+
+#else
+
+void attention_int8(const AttentionArgs& a) { kReferenceKernels.attention(a); }
+
+#endif
+
+}  // namespace foreword::FOREWORD_ISA

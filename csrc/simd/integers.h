@@ -1,0 +1,112 @@
+// Sixteen 32-bit integers at a time: dot products of bytes, and the way from floats to bytes.
+#pragma once
+
+#include "vec.h"
+
+#if defined(__AVX2__)
+
+namespace foreword::FOREWORD_ISA {
+
+struct IntVec {
+  IntReg part[kParts];
+};
+
+FOREWORD_INLINE IntVec load_ints(const void* from) {
+  IntVec v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+FOREWORD_INLINE IntVec splat(int32_t x) {
+  IntVec v;
+  FOREWORD_EACH_PART v.part[p] = x - IntReg{};
+  return v;
+}
+FOREWORD_INLINE Vec to_float(const IntVec& x) {
+  Vec v;
+  FOREWORD_EACH_PART v.part[p] = __builtin_convertvector(x.part[p], Reg);
+  return v;
+}
+
+#if !defined(__AVX512VNNI__)
+
+typedef int16_t ShortReg __attribute__((vector_size(kWidth * 4)));
+typedef uint16_t WordReg __attribute__((vector_size(kWidth * 4)));
+
+// Products of 16-bit integers, added by pairs.
+FOREWORD_INLINE IntReg multiply_pairs(ShortReg a, ShortReg b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<IntReg>(_mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#else
+  return reinterpret_cast<IntReg>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#endif
+}
+
+#endif
+
+// acc + the sum of four products, unsigned bytes by signed bytes, in each lane. Exact: the one instruction of AVX2 for
+// this saturates, so there the bytes are widened.
+FOREWORD_INLINE IntReg dot4(IntReg acc, IntReg unsigned_bytes, IntReg signed_bytes) {
+#if defined(__AVX512VNNI__)
+  return reinterpret_cast<IntReg>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc),
+                                                      reinterpret_cast<__m512i>(unsigned_bytes),
+                                                      reinterpret_cast<__m512i>(signed_bytes)));
+#else
+  const auto u = reinterpret_cast<WordReg>(unsigned_bytes);
+  const auto s = reinterpret_cast<ShortReg>(signed_bytes);
+  const IntReg even = multiply_pairs(reinterpret_cast<ShortReg>(u & 255), s << 8 >> 8);
+  return acc + (even + multiply_pairs(reinterpret_cast<ShortReg>(u >> 8), s >> 8));
+#endif
+}
+FOREWORD_INLINE IntVec dot4(const IntVec& acc, const IntVec& unsigned_bytes, const IntVec& signed_bytes) {
+  IntVec v;
+  FOREWORD_EACH_PART v.part[p] = dot4(acc.part[p], unsigned_bytes.part[p], signed_bytes.part[p]);
+  return v;
+}
+
+// Each lane rounded to the nearest integer, ties to even, of which only the low byte is kept.
+FOREWORD_INLINE void store_rounded(uint8_t* to, const Vec& x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  typedef uint8_t ByteReg __attribute__((vector_size(kWidth)));
+  FOREWORD_EACH_PART {
+    const auto bits = reinterpret_cast<IntReg>(x.part[p] + kRound);
+    const auto bytes = __builtin_convertvector(bits, ByteReg);
+    std::memcpy(to + p * kWidth, &bytes, sizeof bytes);
+  }
+}
+
+// The largest of some magnitudes, as bits, and of `least`. In the order of integers no number is larger than infinity,
+// so it is not lost.
+FOREWORD_INLINE float largest_float(const IntVec& v, float least) {
+  int32_t bits[kLanes], most;
+  std::memcpy(bits, &v, sizeof bits);
+  std::memcpy(&most, &least, sizeof most);
+  for (const int32_t each : bits) most = each > most ? each : most;
+  std::memcpy(&least, &most, sizeof least);
+  return least;
+}
+
+// x to eight bits, into round_up(n, kLanes) bytes, the rest of them zero; and what one of them is worth.
+FOREWORD_INLINE float quantize_head(const float* x, size_t n, int8_t* out) {
+  const size_t whole = n / kLanes * kLanes;
+  float tail[kLanes] = {};
+  std::memcpy(tail, x + whole, (n - whole) * sizeof(float));
+  IntVec sizes = splat(int32_t{0});
+  const auto widen = [&](const float* from) {
+    FOREWORD_EACH_PART {
+      const IntReg size = reinterpret_cast<IntReg>(load_reg(from + p * kWidth)) & 0x7fffffff;
+      sizes.part[p] = size > sizes.part[p] ? size : sizes.part[p];
+    }
+  };
+  for (size_t i = 0; i < whole; i += kLanes) widen(x + i);
+  widen(tail);
+  const float amax = largest_float(sizes, int8_attention::kLeastAmax);
+  const Vec inverse = splat(127.0f / amax);
+  auto* bytes = reinterpret_cast<uint8_t*>(out);
+  for (size_t i = 0; i < whole; i += kLanes) store_rounded(bytes + i, load(x + i) * inverse);
+  if (whole < n) store_rounded(bytes + whole, load(tail) * inverse);
+  return amax / 127.0f;
+}
+
+}  // namespace foreword::FOREWORD_ISA
+
+#endif

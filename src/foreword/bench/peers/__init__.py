@@ -1,1 +1,0 @@
-"""The same work on other engines: found, run beside foreword, compared."""
