@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,28 @@ def test_latency_measures_the_model_cold(smollm2_path: Path, tmp_path: Path) -> 
         assert len(case["samples"]) == 2
         assert 0 < case["ttft_ms"]["low"] <= case["ttft_ms"]["median"] <= case["ttft_ms"]["high"]
         assert (case["tpot_ms"] is None) == (case["output_tokens"] == 1)
+
+
+def test_peers_measures_ours_where_nobody_else_is(smollm2_path: Path, tmp_path: Path) -> None:
+    report_file = tmp_path / "report.json"
+    command = [str(Path(sys.executable).with_name("foreword")), "bench", "peers"]
+    command += ["--model", str(smollm2_path), "--json", str(report_file), "--num-threads", "1"]
+    command += ["--prompt-lengths", "20", "--output-tokens", "3", "--repeats", "2"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PATH": str(tmp_path), "COLUMNS": "100"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "llama-bench is no program that can be run" in done.stdout
+
+    report = json.loads(report_file.read_text())
+    assert report["limits"]["threads"] == 1
+    (ours,) = report["engines"]
+    (case,) = ours["cases"]
+    assert (ours["name"], len(case["samples"]), case["our_ttft_ratio"]) == ("foreword", 2, 1.0)
+    for share in (case["prefill_of_limit"], case["decode_of_limit"]):
+        assert share is None or 0 < share < 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -46,6 +47,35 @@ def test_run_reads_standard_input(smollm2_path: Path) -> None:
     assert done.stdout.startswith(" 5"), (done.stdout, done.stderr)
 
 
+def test_text_that_the_terminal_cannot_show_or_that_is_no_utf8_does_no_harm(
+    smollm2_path: Path,
+) -> None:
+    done = subprocess.run(
+        [FOREWORD, "run", "-", "--raw", "-m", str(smollm2_path), "--max-tokens", "4"],
+        input=b"\xff\xfe caf\xc3\xa9, na\xc3\xafve, caf\xc3\xa9, na",
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].isascii()
+    assert b"TTFT" in done.stdout
+
+
+def test_a_reader_that_leaves_ends_it_quietly(smollm2_path: Path) -> None:
+    done = subprocess.run(
+        f"{FOREWORD} run 'Count to 1000.' -m {smollm2_path} --max-tokens 60 | head -c 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert len(done.stdout) == 1
+    assert done.stderr == ""
+
+
 def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
     done = foreword(
         "chat",
@@ -61,7 +91,7 @@ def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None:
     chat = subprocess.Popen(
-        [FOREWORD, "chat", "-m", str(smollm2_path)],
+        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "200"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -73,9 +103,9 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None
     chat.stdout.readline()  # the greeting
     begun = chat.stdout.read(10)  # the answer has begun
     chat.send_signal(signal.SIGINT)
-    out, _ = chat.communicate("/exit\n", timeout=20)
+    out, _ = chat.communicate("Hello\n/exit\n", timeout=20)
     assert "[stopped]" in out, begun + out
-    assert "TTFT" in out
+    assert out.count("TTFT") == 2, begun + out  # the stopped answer's, and the next one's
     assert chat.returncode == 0
 
 
@@ -101,10 +131,21 @@ def test_mistakes_are_told_in_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_models_lists_what_can_be_had() -> None:
-    done = foreword("models")
-    assert "smollm2:135m" in done.stdout
-    assert "gemma3:270m" in done.stdout
+def test_models_lists_what_can_be_had_and_whole_paths(smollm2_path: Path) -> None:
+    shown = foreword("models", COLUMNS="60").stdout
+    assert "smollm2:135m" in shown
+    assert "gemma3:270m" in shown
+    assert str(smollm2_path) in "".join(shown.split())
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(smollm2_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = foreword("serve", str(smollm2_path), "--port", port)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        f"error: port: cannot listen on 127.0.0.1, port {port}"
+    )
 
 
 def test_help_lists_every_option_with_its_default() -> None:

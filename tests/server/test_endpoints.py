@@ -116,3 +116,9 @@ def test_an_api_key_opens_everything_but_the_probes(launch):
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="guess").models.list()
     assert server.client(api_key="first key").models.list().data
+
+
+def test_it_listens_on_ipv6_too(launch):
+    server = launch(host="::1")
+    assert server.host == "::1"
+    assert server.get("/livez").status == 200

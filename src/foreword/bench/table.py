@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from foreword.bench.eval import EvalReport
     from foreword.bench.latency import LatencyReport
+    from foreword.bench.peers.compare import Comparison
 
 
 def latency_table(report: LatencyReport) -> Table:
@@ -72,3 +73,49 @@ def eval_table(report: EvalReport) -> Table:
     )
     table.add_row("same top token", "", f"{result.same_top_share:.2%}")
     return table
+
+
+def peers_table(comparison: Comparison) -> Table:
+    """Lay out a comparison: for each prompt length a row for each engine."""
+    from rich.table import Table
+
+    machine, settings = comparison.machine, comparison.settings
+    notes = [f"{machine['cpu']}, {comparison.limits.threads} threads, load {machine['load_1m']}"]
+    notes += [f"{engine.name}: {engine.version}" for engine in comparison.engines]
+    notes += [f"{engine.name}: {engine.error}" for engine in comparison.engines if engine.error]
+    notes += [f"no {name}: {why}" for name, why in comparison.absent.items()]
+    table = Table(
+        title=f"{comparison.model}: median of {settings.repeats}, interleaved; "
+        f"{settings.output_tokens} tokens out",
+        caption="\n".join(notes),
+    )
+    table.add_column("prompt", justify="right")
+    table.add_column("engine")
+    for heading in ("TTFT ms", "ours /\ntheirs", "of\nlimit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("decode\ntok/s", "ours /\ntheirs", "of\nlimit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for length in settings.prompt_lengths:
+        for number, engine in enumerate(comparison.engines):
+            row = comparison.row(engine, length)
+            ttft, tpot = row["ttft_s"], row["tpot_s"]
+            table.add_row(
+                "" if number else f"{length}",
+                engine.name,
+                f"{ttft['median'] * 1e3:,.1f}" if ttft else "–",
+                _ratio(row["our_ttft_ratio"]),
+                _share(row["prefill_of_limit"]),
+                f"{1 / tpot['median']:,.1f}" if tpot else "–",
+                _ratio(row["our_decode_ratio"]),
+                _share(row["decode_of_limit"]),
+            )
+        table.add_section()
+    return table
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} ×"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -44,6 +45,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors that foreword raises on purpose are told in one line."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the terminal cannot show becomes a "?"
+            stream.reconfigure(errors="replace")
     try:
         app()
     except ForewordError as error:

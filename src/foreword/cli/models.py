@@ -33,8 +33,9 @@ def list_models() -> None:
     from foreword.weights import registry
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NAME", "SIZE", "LICENCE", "HERE"):
-        table.add_column(heading)
+    for heading in ("NAME", "SIZE", "LICENCE"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("HERE", overflow="fold")  # a path that is cut short is of no use
     for entry in registry.list_models():
         here = str(entry.path) if entry.path is not None else f"no: foreword pull {entry.name}"
         table.add_row(entry.name, f"{entry.size_bytes / 1e6:.0f} MB", entry.license, here)

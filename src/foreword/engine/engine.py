@@ -175,7 +175,8 @@ class Engine:
     def step(self) -> list[RequestDelta]:
         """Run one step and return what it brought, at most one delta for each request.
 
-        A step that fails inside the backend ends its requests with an error; the others go on.
+        A step that fails inside the backend ends its requests with an error; the others go on. One
+        that is interrupted (Ctrl-C) drops its requests, and the engine can be used further.
         """
         plan = self.scheduler.plan(self.clock())
         if plan is None:
@@ -184,6 +185,10 @@ class Engine:
             result = self.backend.execute(plan)
         except BackendError as error:
             return self._fail(self.scheduler.fail(), error)
+        except BaseException:
+            for request_id in self.scheduler.fail():
+                del self._running[request_id]
+            raise
         return self._publish(self.scheduler.apply(result, self.clock()))
 
     def _publish(self, updates: list[SequenceUpdate]) -> list[RequestDelta]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.config.engine import DEFAULT_MODEL, EngineConfig, EngineOptions
@@ -104,17 +104,23 @@ class LLM:
         return self._run(prompts, _one_each(sampling_params, len(prompts)))
 
     def stream(
-        self, prompt_token_ids: Sequence[int], sampling_params: SamplingParams | None = None
+        self,
+        prompt_token_ids: Sequence[int],
+        sampling_params: SamplingParams | None = None,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[RequestDelta]:
         """Continue one prompt and yield what each step brings.
 
-        Leaving the loop early aborts the request. Raises as `generate` does.
+        Leaving the loop early aborts the request; so does ``cancelled``, which is asked before
+        each step and therefore heard while a long prompt brings nothing to yield. Raises as
+        `generate` does.
         """
         params = sampling_params or SamplingParams()
         request = self.engine.make_request(prompt_token_ids, params)
         self.engine.add(request)
         try:
-            while self.engine.has_work:
+            while self.engine.has_work and not cancelled():
                 for delta in self.engine.step():
                     if delta.request_id != request.request_id:
                         continue
@@ -127,7 +133,10 @@ class LLM:
     def _encode(self, prompt: Prompt) -> tuple[str | None, list[int]]:
         """Return the prompt's text, where there is one, and its token ids."""
         if isinstance(prompt, dict):
-            return self._encode(prompt.get("prompt_token_ids") or prompt["prompt"])
+            for key in ("prompt_token_ids", "prompt"):
+                if key in prompt:
+                    return self._encode(prompt[key])
+            raise InvalidRequestError("a dict needs prompt or prompt_token_ids", param="prompt")
         if isinstance(prompt, str):
             return prompt, self.tokenizer.encode(prompt)
         return None, list(prompt)

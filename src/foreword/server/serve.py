@@ -13,6 +13,7 @@ import uvicorn
 
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
+from foreword.errors import ConfigError
 from foreword.server.app import create_app
 
 _BACKLOG = 4096
@@ -23,13 +24,13 @@ class Server:
     """One listening server. The socket is bound at once, so `address` is known before `run`.
 
     Raises:
-        OSError: the address cannot be bound.
+        ConfigError: the address cannot be bound.
     """
 
     def __init__(self, engine: AsyncEngine, config: ServerConfig) -> None:
         self._engine = engine
         self._drain_timeout = config.drain_timeout
-        self._socket = socket.create_server((config.host, config.port), backlog=_BACKLOG)
+        self._socket = _listen(config.host, config.port)
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 create_app(engine, config),
@@ -74,6 +75,15 @@ class Server:
         self._uvicorn.should_exit = True
 
 
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError("port", f"cannot listen on {host}, port {port}: {reason}") from error
+
+
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its own signal handlers, which would re-raise the signal at the end."""
 
@@ -86,12 +96,13 @@ def serve(engine: AsyncEngine, config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C. Blocks; a second signal ends running requests at once.
 
     Raises:
-        OSError: the address cannot be bound.
+        ConfigError: the address cannot be bound.
     """
     import uvloop
 
     server = Server(engine, config)
     host, port = server.address
+    host = f"[{host}]" if ":" in host else host
     print(f"listening on http://{host}:{port}", file=sys.stderr, flush=True)
     uvloop.run(_serve(server))
 

@@ -94,6 +94,13 @@ def test_prompts_that_are_no_tokens_are_refused(prompt: list[object]) -> None:
     assert caught.value.param == "prompt"
 
 
+def test_a_prompt_without_tokens_is_refused_however_it_is_written() -> None:
+    for prompt in ("", {"prompt": ""}, {"prompt_token_ids": []}, {}):
+        with pytest.raises(InvalidRequestError) as caught:
+            llm().generate(prompt)
+        assert caught.value.param == "prompt"
+
+
 def test_ids_outside_the_vocabulary_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="logit_bias"):
         llm().generate("a", SamplingParams(logit_bias={257: 1}))
@@ -113,6 +120,30 @@ def test_a_failed_step_ends_its_requests_and_the_engine_goes_on() -> None:
     assert not model.engine.has_work
     broken[0] = False
     assert text_of(model, "say:three") == "three"
+
+
+def test_an_interrupted_step_leaves_the_engine_fit_for_use() -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupt_once(plan: StepPlan) -> None:
+        del plan
+        if interrupts:
+            raise interrupts.pop()
+
+    model = llm(on_step=interrupt_once)
+    with pytest.raises(KeyboardInterrupt):
+        model.generate(["say:one", "say:two"])
+    assert model.engine.stats().blocks.referenced == 0
+    assert text_of(model, "say:hello") == "hello"
+
+
+def test_a_stream_is_cancelled_between_steps() -> None:
+    steps: list[StepPlan] = []
+    model = llm(on_step=steps.append, max_num_batched_tokens=16)
+    deltas = model.stream(list(b"x" * 160), cancelled=lambda: len(steps) == 3)
+    assert list(deltas) == []  # a prompt of ten chunks, given up after the third
+    assert len(steps) == 3
+    assert model.engine.stats().blocks.referenced == 0
 
 
 def test_seeds_are_drawn_where_none_is_given_and_follow_the_engines() -> None:

@@ -1,0 +1,1 @@
+"""The same work on other engines: found, run beside foreword, compared."""
