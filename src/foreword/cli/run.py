@@ -35,15 +35,19 @@ def run(
     began_s = time.monotonic()
     params = sampling.params()
     llm = LLM.from_engine(load_engine(engine))
+    template = None if raw else llm.tokenizer.chat_template
+    if template is not None:
+        template.prepare()
     ready_s = time.monotonic() - began_s
 
     text = sys.stdin.read() if prompt == "-" else prompt
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
-    raw = raw or llm.tokenizer.chat_template is None
 
     def encode() -> list[int]:
-        return llm.tokenizer.encode(text) if raw else llm.tokenizer.encode_chat(messages)
+        if template is None:
+            return llm.tokenizer.encode(text)
+        return llm.tokenizer.encode_chat(messages)
 
     answer = stream_answer(llm, encode, params)
     if not quiet:
