@@ -231,7 +231,28 @@ def test_a_prompt_that_fills_the_context(server):
     assert reply.json()["usage"]["completion_tokens"] == 1
 
 
-def test_a_prompt_of_ten_megabytes_does_not_hold_up_others(server):
+PART = b'{"type":"text","text":"a"}'
+LARGE_BODIES = {
+    "text": (TEXT, b'{"prompt":"%s"}' % (b"word " * 2_000_000), 400),
+    "ids": (TEXT, b'{"prompt":[%s1],"echo":true}' % (b"97," * 2_000_000), 400),
+    "members": (
+        TEXT,
+        b'{"prompt":"a",%s"k":1}' % b"".join(b'"%d":1,' % i for i in range(300_000)),
+        400,
+    ),
+    "parts": (
+        CHAT,
+        b'{"messages":[{"role":"user","content":[%s%s]}]}' % ((PART + b",") * 300_000, PART),
+        400,
+    ),
+    "detokenize": ("/detokenize", b'{"tokens":[%s97]}' % (b"97," * 2_000_000), 200),
+    "tokenize": ("/tokenize", b'{"prompt":"%s","return_token_strs":true}' % (b"a" * 10**6), 200),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE_BODIES)
+def test_a_body_of_megabytes_does_not_hold_up_others(server, kind):
+    path, body, status = LARGE_BODIES[kind]
     slowest = 0.0
     done = threading.Event()
 
@@ -242,15 +263,33 @@ def test_a_prompt_of_ten_megabytes_does_not_hold_up_others(server):
             server.get("/livez")
             slowest = max(slowest, time.monotonic() - began)
 
-    body = json.dumps({"prompt": "word " * 2_000_000}).encode()
     heart = threading.Thread(target=beat)
     heart.start()
-    reply = server.post(TEXT, body)
+    reply = server.post(path, body)
     done.set()
     heart.join()
+    assert reply.status == status, reply.body[:300]
+    assert slowest < 0.5
+
+
+def test_a_prompt_of_ten_megabytes_is_refused_with_both_counts(server):
+    reply = server.post(TEXT, {"prompt": "word " * 2_000_000})
     assert reply.error["code"] == "context_length_exceeded"
     assert "10000000" in reply.error["message"]
-    assert slowest < 0.5
+    assert "4096" in reply.error["message"]
+
+
+def test_parts_are_counted_over_all_messages(server):
+    parts = [{"type": "text", "text": "a"}] * 4000
+    messages = [{"role": "user", "content": parts}] * 3
+    reply = server.post(CHAT, {"messages": messages, "max_tokens": 1})
+    assert (reply.status, reply.error["param"]) == (400, "messages")
+
+
+@pytest.mark.parametrize("token_id", [-1, 257, 2**40])
+def test_an_echo_of_ids_that_are_none_is_refused(server, token_id):
+    reply = server.post(TEXT, {"prompt": [97, token_id], "echo": True})
+    assert (reply.status, reply.error["param"]) == (400, "prompt")
 
 
 def test_any_text_survives(server):

@@ -27,7 +27,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         service.check_model(body.model)
         params = body.params()
         prompt = await service.engine.encode_chat(
-            body.for_template(), add_generation_prompt=body.add_generation_prompt
+            body.for_template(), add_generation_prompt=body.wants_answer
         )
         generation = service.generation(
             request, "chatcmpl", [prompt], params, param="messages", stream=bool(body.stream)

@@ -27,7 +27,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
         body = parse(CompletionRequest, await service.json(request))
         service.check_model(body.model)
         params = body.params()
-        tokenizer = service.engine.tokenizer
         texts = body.prompts()
         prompts = [
             await service.engine.encode(prompt) if isinstance(prompt, str) else prompt
@@ -36,16 +35,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
         generation = service.generation(
             request, "cmpl", prompts, params, param="prompt", stream=bool(body.stream)
         )
-        echoes = None
-        if body.echo:
-            echoes = [
-                prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special=False)
-                for prompt in texts
-            ]
         dialect = CompletionDialect(
-            tokenizer,
+            service.engine.tokenizer,
             prompts,
-            echoes,
+            texts if body.echo else None,
             n=params.n,
             with_logprobs=params.logprobs is not None,
             with_prompt_logprobs=body.prompt_logprobs is not None,
@@ -60,7 +53,7 @@ class CompletionDialect:
 
     Args:
         prompts: token ids of each prompt.
-        echoes: text of each prompt, or None for no echo.
+        echoes: each prompt as it was given, text or token ids, or None for no echo.
         with_logprobs: whether ``logprobs`` was asked for; with an echo it covers the prompt.
         with_prompt_logprobs: whether vLLM's ``prompt_logprobs`` was asked for.
     """
@@ -72,7 +65,7 @@ class CompletionDialect:
         self,
         tokenizer: Tokenizer,
         prompts: Sequence[Sequence[int]],
-        echoes: Sequence[str] | None,
+        echoes: Sequence[str | Sequence[int]] | None,
         *,
         n: int,
         with_logprobs: bool,
@@ -90,7 +83,7 @@ class CompletionDialect:
         """Return the echo."""
         if self._echoes is None:
             return None
-        echo = self._echoes[prompt]
+        echo = self._echo(prompt)
         self._offsets[choice] = len(echo)
         entries = "null"
         if self._with_logprobs:
@@ -118,7 +111,7 @@ class CompletionDialect:
         }
 
     def _choice(self, prompt: int, output: RequestOutput, part: CompletionOutput) -> dict[str, Any]:
-        echo = "" if self._echoes is None else self._echoes[prompt]
+        echo = self._echo(prompt)
         scored = [*_scored(part.logprobs)]
         if self._echoes is not None:
             scored = self._scored_prompt(prompt, output.prompt_logprobs or ()) + scored
@@ -135,6 +128,13 @@ class CompletionDialect:
             entries = output.prompt_logprobs or ()
             choice["prompt_logprobs"] = prompt_logprobs(self._tokenizer, entries)
         return choice
+
+    def _echo(self, prompt: int) -> str:
+        """Return the text to put first; only called once the engine has accepted the token ids."""
+        given = "" if self._echoes is None else self._echoes[prompt]
+        return (
+            given if isinstance(given, str) else self._tokenizer.decode(given, skip_special=False)
+        )
 
     def _scored_prompt(
         self, prompt: int, entries: Sequence[TokenLogprob]

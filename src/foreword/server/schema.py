@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from foreword.core.params import (
     MAX_LOGIT_BIAS,
@@ -16,7 +16,9 @@ from foreword.core.params import (
 from foreword.errors import InvalidRequestError
 from foreword.server.errors import ApiError, spelled
 
+MAX_MEMBERS = 256  # of a body, known or not
 MAX_MESSAGES = 8192
+MAX_PARTS = 8192  # of all messages together
 MAX_PROMPTS = 1024
 
 # Parameters that say who asks, where to file it or how to bill it: they do not change the answer.
@@ -94,7 +96,15 @@ class Conversation(_Body):
     """Messages, and whether an answer shall follow."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
-    add_generation_prompt: bool = True
+    add_generation_prompt: bool | None = None
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _count_parts(cls, messages: Any) -> Any:
+        """Refuse very many parts before each becomes an object, which would take seconds."""
+        if isinstance(messages, list) and sum(map(_num_parts, messages)) > MAX_PARTS:
+            raise PydanticCustomError("too_many_parts", f"must have at most {MAX_PARTS} parts")
+        return messages
 
     def refuse_unknown(self, where: str = "") -> None:
         """Look into the messages too."""
@@ -108,6 +118,11 @@ class Conversation(_Body):
     def for_template(self) -> list[dict[str, str]]:
         """Return the messages as the chat template takes them."""
         return [message.for_template() for message in self.messages]
+
+    @property
+    def wants_answer(self) -> bool:
+        """Whether the prompt ends with the start of an answer."""
+        return self.add_generation_prompt is not False
 
 
 class StreamOptions(_Body):
@@ -242,7 +257,7 @@ class TokenizeRequest(_Body):
 
     model: str | None = None
     prompt: str
-    add_special_tokens: bool = True
+    add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
 
 
@@ -281,6 +296,8 @@ def parse(model: type[_Request], data: Any) -> _Request:
     Raises:
         ApiError: 400, the message and ``param`` name the field.
     """
+    if isinstance(data, dict) and len(data) > MAX_MEMBERS:
+        raise ApiError(400, f"the body has {len(data)} members; at most {MAX_MEMBERS} are accepted")
     try:
         request = model.model_validate(data)
     except ValidationError as error:
@@ -302,6 +319,11 @@ def _explain(error: ErrorDetails) -> ApiError:
     if not path:
         return ApiError(400, "the body must be a JSON object")
     return ApiError(400, f"{path} {message[0].lower()}{message[1:]}", param=path)
+
+
+def _num_parts(message: Any) -> int:
+    content = message.get("content") if isinstance(message, dict) else None
+    return len(content) if isinstance(content, list) else 0
 
 
 def _bias(token_id: str, value: float) -> tuple[int, float]:

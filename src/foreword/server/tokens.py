@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +16,7 @@ from foreword.server.schema import (
     parse,
 )
 from foreword.server.service import Service, takes
+from foreword.text.tokenizer import Tokenizer
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
@@ -30,37 +32,42 @@ def add_routes(app: FastAPI, service: Service) -> None:
             chat = parse(TokenizeChatRequest, data)
             service.check_model(chat.model)
             ids = await service.engine.encode_chat(
-                chat.for_template(), add_generation_prompt=chat.add_generation_prompt
+                chat.for_template(), add_generation_prompt=chat.wants_answer
             )
-            return _tokens(service, ids, with_text=bool(chat.return_token_strs))
+            return await _tokens(service, ids, with_text=bool(chat.return_token_strs))
         body = parse(TokenizeRequest, data)
         service.check_model(body.model)
         # None lets the tokenizer decide, as it does for prompts.
-        add_bos = None if body.add_special_tokens else False
+        add_bos = False if body.add_special_tokens is False else None
         ids = await service.engine.encode(body.prompt, add_bos=add_bos)
-        return _tokens(service, ids, with_text=bool(body.return_token_strs))
+        return await _tokens(service, ids, with_text=bool(body.return_token_strs))
 
     @app.post("/detokenize", openapi_extra=takes(DetokenizeRequest), tags=["tokens"])
     async def detokenize(request: Request) -> JSONResponse:
         """Return the text of token ids, special tokens included."""
         body = parse(DetokenizeRequest, await service.json(request))
         service.check_model(body.model)
-        tokenizer = service.engine.tokenizer
-        for token_id in body.tokens:
-            if not 0 <= token_id < tokenizer.vocab_size:
-                raise InvalidRequestError(
-                    f"token id {token_id} is outside the vocabulary of {tokenizer.vocab_size}",
-                    param="tokens",
-                )
-        return JSONResponse({"prompt": tokenizer.decode(body.tokens, skip_special=False)})
+        text = await asyncio.to_thread(_text, service.engine.tokenizer, body.tokens)
+        return JSONResponse({"prompt": text})
 
 
-def _tokens(service: Service, ids: list[int], *, with_text: bool) -> JSONResponse:
+def _text(tokenizer: Tokenizer, ids: list[int]) -> str:
+    for token_id in (min(ids, default=0), max(ids, default=0)):
+        if not 0 <= token_id < tokenizer.vocab_size:
+            raise InvalidRequestError(
+                f"token id {token_id} is outside the vocabulary of {tokenizer.vocab_size}",
+                param="tokens",
+            )
+    return tokenizer.decode(ids, skip_special=False)
+
+
+async def _tokens(service: Service, ids: list[int], *, with_text: bool) -> JSONResponse:
     answer: dict[str, Any] = {
         "count": len(ids),
         "max_model_len": service.engine.max_model_len,
         "tokens": ids,
     }
     if with_text:
-        answer["token_strs"] = [service.engine.tokenizer.token_text(token_id) for token_id in ids]
+        token_text = service.engine.tokenizer.token_text
+        answer["token_strs"] = await asyncio.to_thread(lambda: [token_text(each) for each in ids])
     return JSONResponse(answer)
