@@ -115,6 +115,8 @@ def test_an_api_key_opens_everything_but_the_probes(launch):
         assert server.send("GET", "/v1/models", headers={"Authorization": right}).status == 200
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="guess").models.list()
+    metrics = server.send("GET", "/metrics", headers={"Authorization": "Bearer first key"})
+    assert b'foreword:errors_total{model_name="tiny",status="401"} 12.0' in metrics.body
     assert server.client(api_key="first key").models.list().data
 
 

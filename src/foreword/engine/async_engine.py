@@ -120,7 +120,7 @@ class AsyncEngine:
             EngineStoppedError: the engine is shutting down, or its loop has died.
             BackendError: a step of the request failed.
         """
-        if not self._accepting or not self._thread.is_alive():
+        if not self._accepting:
             raise EngineStoppedError("the engine takes no more requests")
         request = self._engine.make_request(
             prompt_token_ids, params, request_id=request_id, arrival_s=arrival_s
@@ -159,6 +159,10 @@ class AsyncEngine:
             if stream is not None:  # its reader may have left
                 stream.put(item)
 
+    def _die(self, error: ForewordError) -> None:
+        self._accepting = False  # the thread may live a moment longer
+        self._end_all(error)
+
     def _end_all(self, error: ForewordError) -> None:
         self._deliver([(request_id, error) for request_id in self._streams])
 
@@ -171,7 +175,7 @@ class AsyncEngine:
                 self._step()
         except Exception as error:
             logger.exception("the step loop died")
-            self._post(self._end_all, BackendError(f"the engine failed: {error!r}"))
+            self._post(self._die, BackendError(f"the engine failed: {error!r}"))
 
     def _wait_for_work(self) -> bool:
         with self._wake:

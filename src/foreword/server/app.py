@@ -45,7 +45,7 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     app = FastAPI(
         title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    app.add_middleware(Entry, api_keys=config.api_key or [])
+    app.add_middleware(Entry, api_keys=config.api_key or [], on_error=metrics.error)
     _add_error_handlers(app, service.metrics)
     for module in (chat, completions, tokens, operations):
         module.add_routes(app, service)

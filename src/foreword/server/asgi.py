@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -25,10 +25,17 @@ class ClientLeftError(Exception):
 
 
 class Entry:
-    """Outermost middleware: notes when a request arrived, and checks its API key."""
+    """Outermost middleware: notes when a request arrived, and checks its API key.
 
-    def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
+    Args:
+        on_error: told the status of each answer that is given here.
+    """
+
+    def __init__(
+        self, app: ASGIApp, api_keys: Sequence[str], on_error: Callable[[int], None]
+    ) -> None:
         self._app = app
+        self._on_error = on_error
         self._digests = [_digest(key.encode()) for key in api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,6 +43,7 @@ class Entry:
         if scope["type"] == "http":
             scope["received_s"] = time.monotonic()
             if self._digests and scope["path"] not in OPEN_PATHS and not self._has_key(scope):
+                self._on_error(401)
                 await _refuse(send)
                 return
         await self._app(scope, receive, send)

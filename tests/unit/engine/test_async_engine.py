@@ -138,10 +138,10 @@ def test_a_dead_step_loop_is_told_to_everyone() -> None:
     async def scenario(engine: AsyncEngine) -> None:
         with pytest.raises(BackendError, match="ZeroDivisionError"):
             await text_of(engine, "x")
-        await until(lambda: not engine.healthy)
         assert not engine.accepting
-        with pytest.raises(EngineStoppedError):
+        with pytest.raises(EngineStoppedError):  # at once, even while the thread is ending
             await text_of(engine, "x")
+        await until(lambda: not engine.healthy)
 
     run(scenario, on_step=on_step)
 
