@@ -9,16 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from foreword import _core
+from foreword.bench.cases import ATTENTION_TAILS, ISAS, KV_DTYPES
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
 REFERENCE = _core.Kernels("reference")
-DTYPES = ["float32", "float16", "int8"]
 BLOCK = 16
 
 
-@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "portable"])
+@pytest.fixture(params=ISAS)
 def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
     if request.param not in _core.available_isas():
         pytest.skip(f"this machine has no {request.param}")
@@ -83,26 +83,8 @@ def exact(cache: Cache, q: Floats, positions: Ints, window: int = 0) -> NDArray[
     return np.einsum("ths,sd->thd", weights / weights.sum(axis=-1, keepdims=True), cache.values)
 
 
-CASES = [  # head_dim, group, positions, window
-    (64, 3, range(1), 0),
-    (64, 3, range(16), 0),
-    (64, 1, range(100, 101), 0),
-    (64, 9, range(63, 65), 0),
-    (64, 3, range(37, 50), 0),
-    (80, 2, range(15, 17), 0),
-    (72, 5, range(3, 40), 0),
-    (96, 1, range(127, 130), 0),
-    (32, 8, range(60, 75), 16),
-    (33, 2, range(70, 73), 0),
-    (256, 4, range(190, 198), 20),
-    (128, 7, range(33), 1),
-    (64, 4, (2, 17, 18, 90, 191), 32),
-    (64, 3, range(120, 136), 70),
-]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("head_dim", "group", "where", "window"), CASES)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize(("head_dim", "group", "where", "window"), ATTENTION_TAILS)
 def test_attention(
     kernels: _core.Kernels,
     rng: np.random.Generator,
@@ -139,7 +121,7 @@ def test_the_twin_is_attention(rng: np.random.Generator, dtype: str, tolerance: 
         assert np.abs(error).max() < tolerance * np.abs(want).max()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
 @pytest.mark.parametrize("head_dim", [4, 64, 80, 256])
 def test_writing(
     kernels: _core.Kernels, rng: np.random.Generator, dtype: str, head_dim: int
@@ -169,7 +151,7 @@ def test_every_half_float_and_what_lies_between(kernels: _core.Kernels) -> None:
         np.testing.assert_array_equal(key.reshape(1024, BLOCK)[:, 5], expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
 def test_scores_of_any_size(kernels: _core.Kernels, rng: np.random.Generator, dtype: str) -> None:
     positions = np.arange(70, 74, dtype=np.int32)
     cache = Cache.fill(kernels, dtype, rng, 74, 64)
@@ -194,7 +176,7 @@ def test_weights_add_up_to_one_whatever_the_values(rng: np.random.Generator) -> 
 
 
 def test_no_numbers_stay_no_numbers(kernels: _core.Kernels, rng: np.random.Generator) -> None:
-    for dtype in DTYPES:
+    for dtype in KV_DTYPES:
         cache = Cache.fill(kernels, dtype, rng, 20, 64)
         q = normal(rng, 2, 1, 64)
         q[1, 0, 7] = np.nan
@@ -203,7 +185,7 @@ def test_no_numbers_stay_no_numbers(kernels: _core.Kernels, rng: np.random.Gener
         assert np.isnan(out[1]).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
 def test_a_long_context(rng: np.random.Generator, dtype: str) -> None:
     """32768 tokens: the kernels' sums do not drift."""
     fast = _core.Kernels(_core.available_isas()[0])

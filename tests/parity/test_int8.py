@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from support.quantised import DTYPES, block_elements, number, random_matrix
 
 from foreword import _core
+from foreword.bench.cases import GROUPED_TAILS, ISAS, LAYER_MATRICES, MatrixShape
 
 Floats = NDArray[np.float32]
 
@@ -36,7 +37,7 @@ ROUNDED = {
 FORMATS = EXACT | ROUNDED
 
 
-@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "portable"])
+@pytest.fixture(params=ISAS)
 def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
     if request.param not in _core.available_isas():
         pytest.skip(f"this machine has no {request.param}")
@@ -185,11 +186,9 @@ def test_a_value_that_is_no_number_shows(kernels: _core.Kernels, bad: float, pla
 
 # Products
 
-SHAPES = [(1, 1, 1), (2, 31, 1), (3, 32, 2), (4, 33, 3), (5, 64, 1), (7, 100, 2), (13, 40, 5)]
-
 
 @pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize(("tokens", "rows", "blocks"), SHAPES)
+@pytest.mark.parametrize(("tokens", "rows", "blocks"), GROUPED_TAILS)
 def test_int8_matmul(
     kernels: _core.Kernels,
     rng: np.random.Generator,
@@ -205,6 +204,20 @@ def test_int8_matmul(
     for accumulate in (False, True):
         got = product(kernels, dtype, panels, x, start, accumulate)
         expected = product(REFERENCE, dtype, panels, x, start, accumulate)
+        np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("matrix", LAYER_MATRICES, ids=lambda m: f"{m.name}, {m.dtype}")
+def test_int8_matmul_of_real_models(
+    kernels: _core.Kernels, rng: np.random.Generator, matrix: MatrixShape
+) -> None:
+    _, dtype, rows, cols = matrix
+    panels = pack(dtype, random_matrix(rng, dtype, rows, cols), rows, cols)
+    for tokens in (1, 7):
+        x = quantize(REFERENCE, rng.standard_normal((tokens, cols)).astype(np.float32))
+        start = np.zeros((tokens, rows), np.float32)
+        got = product(kernels, dtype, panels, x, start, False)
+        expected = product(REFERENCE, dtype, panels, x, start, False)
         np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
 
 

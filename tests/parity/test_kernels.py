@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foreword import _core
+from foreword.bench.cases import FLOAT_TAILS, ISAS, WIDTHS
 
 Floats = NDArray[np.float32]
 
@@ -15,7 +16,7 @@ REFERENCE = _core.Kernels("reference")
 LANES = 16
 
 
-@pytest.fixture(params=["avx512_vnni", "avx512", "avx2", "portable"])
+@pytest.fixture(params=ISAS)
 def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
     if request.param not in _core.available_isas():
         pytest.skip(f"this machine has no {request.param}")
@@ -77,10 +78,7 @@ def product(kernels: _core.Kernels, x: Floats, w: Floats, start: Floats | None =
     return out
 
 
-SHAPES = [(1, 1, 16), (1, 4, 64), (2, 5, 576), (3, 7, 80), (4, 8, 33), (5, 12, 100), (13, 30, 640)]
-
-
-@pytest.mark.parametrize(("tokens", "rows", "k"), SHAPES)
+@pytest.mark.parametrize(("tokens", "rows", "k"), FLOAT_TAILS)
 def test_matmul(
     kernels: _core.Kernels, rng: np.random.Generator, tokens: int, rows: int, k: int
 ) -> None:
@@ -108,8 +106,6 @@ def test_a_product_is_the_same_in_a_tile_of_any_shape(
 
 
 # One token at a time
-
-WIDTHS = [1, 3, 16, 17, 64, 80, 255, 576]
 
 
 @pytest.mark.parametrize("n", WIDTHS)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -25,13 +26,17 @@ double arithmetic_rate(const ArithmeticProbe& probe, unsigned threads, double se
 // Memory that is read again and again, each thread a part of its own. More than the caches hold.
 class ReadProbe {
  public:
-  explicit ReadProbe(size_t bytes);  // throws std::bad_alloc
+  explicit ReadProbe(size_t bytes);  // rounded up; throws std::bad_alloc
 
   // Bytes per second of `threads` threads together.
   double rate(unsigned threads, double seconds) const;
 
  private:
-  std::vector<char> memory_;
+  struct Free {
+    void operator()(char* p) const;
+  };
+  size_t bytes_;
+  std::unique_ptr<char, Free> memory_;
 };
 
 }  // namespace foreword

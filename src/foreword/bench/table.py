@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from foreword.bench.eval import EvalReport
+    from foreword.bench.kernels import KernelReport
     from foreword.bench.latency import LatencyReport
     from foreword.bench.peers.compare import Comparison
 
@@ -73,6 +76,40 @@ def eval_table(report: EvalReport) -> Table:
     )
     table.add_row("same top token", "", f"{result.same_top_share:.2%}")
     return table
+
+
+def kernels_tables(report: KernelReport) -> Iterator[Table]:
+    """Lay out a report: a table for each kernel, a row for each shape."""
+    from rich.table import Table
+
+    for number, (kernel, times) in enumerate(groupby(report.times, key=lambda t: t.kernel)):
+        table = Table(title=kernel, title_justify="left", box=None, padding=(0, 1, 0, 0))
+        table.caption = None if number else _kernel_notes(report)
+        table.add_column("shape", no_wrap=True, min_width=33)
+        for heading in ("tokens", "µs", "GMAC/s", "of\nlimit", "GB/s", "of\nlimit"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for time in times:
+            table.add_row(
+                time.shape,
+                f"{time.tokens}",
+                f"{time.seconds * 1e6:,.1f}",
+                f"{time.mac_s / 1e9:,.1f}" if time.mac_s else "–",
+                _share(time.arithmetic_share),
+                f"{time.bytes_s / 1e9:,.1f}",
+                _share(time.read_share),
+            )
+        yield table
+
+
+def _kernel_notes(report: KernelReport) -> str:
+    machine, limits = report.machine, report.limits
+    parts = [f"{report.isa} on one thread of {machine['cpu']}, load {machine['load_1m']}; limits:"]
+    for kind in ("int8", "float32"):
+        limit = limits.arithmetic(kind, report.isa)
+        if limit:
+            parts.append(f"{kind} {limit.one / 1e9:,.0f} GMAC/s,")
+    parts.append(f"memory {limits.read.one / 1e9:,.1f} GB/s (caches give more)")
+    return " ".join(parts)
 
 
 def peers_table(comparison: Comparison) -> Table:
