@@ -23,34 +23,48 @@ class KernelTime:
     """What a task took at best: others on the machine can only make it slower.
 
     Attributes:
-        arithmetic_share: of the multiply-adds per second that registers alone allow.
-        read_share: of the bytes per second that memory gives; over 1 where caches do.
+        seconds: of one call; for the others see `Task`.
     """
 
     kernel: str
     shape: str
     tokens: int
+    macs: int
+    num_bytes: int
+    arithmetic: str
     seconds: float
-    mac_s: float
-    bytes_s: float
-    arithmetic_share: float | None
-    read_share: float
 
     @classmethod
-    def of(cls, task: Task, seconds: float, limits: Limits, isa: str) -> KernelTime:
-        """Hold ``seconds`` of one call against one thread's limits."""
-        limit = limits.arithmetic(task.arithmetic, isa)
-        mac_s, bytes_s = task.macs / seconds, task.num_bytes / seconds
+    def of(cls, task: Task, seconds: float) -> KernelTime:
+        """Take over what ``task`` says of itself, without its operands."""
         return cls(
             task.kernel,
             task.shape,
             task.tokens,
+            task.macs,
+            task.num_bytes,
+            task.arithmetic,
             seconds,
-            mac_s,
-            bytes_s,
-            mac_s / limit.one if limit and task.macs else None,
-            bytes_s / limits.read.one,
         )
+
+    @property
+    def mac_s(self) -> float:
+        """Multiply-adds per second."""
+        return self.macs / self.seconds
+
+    @property
+    def bytes_s(self) -> float:
+        """Bytes per second."""
+        return self.num_bytes / self.seconds
+
+    def arithmetic_share(self, limits: Limits, isa: str) -> float | None:
+        """Of the multiply-adds per second that registers alone allow; None where unmeasured."""
+        limit = limits.arithmetic(self.arithmetic, isa)
+        return self.mac_s / limit.one if limit and self.macs else None
+
+    def read_share(self, limits: Limits) -> float:
+        """Of the bytes per second that memory gives; over 1 where caches do."""
+        return self.bytes_s / limits.read.one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,14 @@ class KernelReport:
             "machine": self.machine,
             "isa": self.isa,
             "limits": self.limits.to_json(),
-            "times": [asdict(time) for time in self.times],
+            "times": [
+                {
+                    **asdict(time),
+                    "arithmetic_share": time.arithmetic_share(self.limits, self.isa),
+                    "read_share": time.read_share(self.limits),
+                }
+                for time in self.times
+            ],
         }
 
 
@@ -105,11 +126,16 @@ def run_kernels(
     machine, limits = describe_machine(), measure_limits(1)
     times: list[KernelTime] = []
     for task in kernel_tasks(_core.Kernels(isa), kernels, tokens):
-        times.append(KernelTime.of(task, best_seconds(task.run, budget_s), limits, isa))
+        times.append(KernelTime.of(task, best_seconds(task.run, budget_s)))
         if progress is not None:
             progress(len(times))
-    created_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return KernelReport(created_at, machine, isa, limits, tuple(times))
+    return KernelReport(
+        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        machine=machine,
+        isa=isa,
+        limits=limits.better_of(measure_limits(1)),
+        times=tuple(times),
+    )
 
 
 def best_seconds(

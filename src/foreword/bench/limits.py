@@ -42,6 +42,15 @@ class Limits:
         """Multiply-adds of ``kind`` (int8 or float32) of a kernel table; None where unmeasured."""
         return {"int8": self.int8, "float32": self.float32}[kind].get(isa)
 
+    def better_of(self, other: Limits) -> Limits:
+        """The higher of two measurements of the same machine: whoever else ran slowed the other."""
+        return Limits(
+            self.threads,
+            {isa: _higher(rate, other.int8[isa]) for isa, rate in self.int8.items()},
+            {isa: _higher(rate, other.float32[isa]) for isa, rate in self.float32.items()},
+            _higher(self.read, other.read),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Give them as plain data, in units per second."""
         return {
@@ -85,6 +94,10 @@ def _arithmetic(threads: int) -> dict[tuple[str, str], float]:
 
 def _best(burst: Callable[[], float]) -> float:
     return max(burst() for _ in range(_BURSTS))
+
+
+def _higher(a: Rate, b: Rate) -> Rate:
+    return Rate(max(a.one, b.one), max(a.all, b.all))
 
 
 def _rate_to_json(rate: Rate) -> dict[str, int]:

@@ -94,9 +94,9 @@ def kernels_tables(report: KernelReport) -> Iterator[Table]:
                 f"{time.tokens}",
                 f"{time.seconds * 1e6:,.1f}",
                 f"{time.mac_s / 1e9:,.1f}" if time.mac_s else "–",
-                _share(time.arithmetic_share),
+                _share(time.arithmetic_share(report.limits, report.isa)),
                 f"{time.bytes_s / 1e9:,.1f}",
-                _share(time.read_share),
+                _share(time.read_share(report.limits)),
             )
         yield table
 

@@ -50,6 +50,13 @@ def test_a_limit_is_found_by_arithmetic_and_kernel_table() -> None:
     assert limits.arithmetic("float32", "avx2") is None
 
 
+def test_the_better_of_two_probes_counts() -> None:
+    first = Limits(2, {"avx2": Rate(1, 9)}, {"avx2": Rate(3, 3)}, Rate(5, 5))
+    second = Limits(2, {"avx2": Rate(2, 8)}, {"avx2": Rate(1, 4)}, Rate(6, 4))
+    expected = Limits(2, {"avx2": Rate(2, 9)}, {"avx2": Rate(3, 4)}, Rate(6, 5))
+    assert first.better_of(second) == second.better_of(first) == expected
+
+
 @pytest.mark.parametrize(("threads", "seconds"), [(0, 0.1), (1, 0.0), (1, -1.0), (1, float("nan"))])
 def test_a_probe_without_thread_or_time_is_refused(threads: int, seconds: float) -> None:
     with pytest.raises(ValueError, match="needs a thread and time"):

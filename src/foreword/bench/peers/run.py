@@ -59,7 +59,7 @@ def run_peers(
         created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         model=options.model,
         machine=machine,
-        limits=limits,
+        limits=limits.better_of(measure_limits(num_threads)),
         settings=settings,
         work=Work.of(file, load_spec(file)),
         engines=engines,
