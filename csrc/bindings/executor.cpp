@@ -3,6 +3,7 @@
 #include "foreword/executor.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -33,7 +34,8 @@ std::span<const T> view(const nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb
 
 std::vector<float> copy(const Floats& array) { return {array.data(), array.data() + array.size()}; }
 
-void make_matrix(Matrix* self, const Bytes& data, uint32_t ggml_type, size_t rows, size_t cols) {
+void make_matrix(Matrix* self, const Bytes& data, uint32_t ggml_type, size_t rows, size_t cols,
+                 const std::optional<Bytes>& panels) {
   const DTypeInfo* info = dtype_info(ggml_type);
   if (!info || rows == 0 || cols == 0 || cols % info->block_elements != 0) {
     throw std::invalid_argument("no such matrix");
@@ -42,7 +44,11 @@ void make_matrix(Matrix* self, const Bytes& data, uint32_t ggml_type, size_t row
   if (data.size() % rows != 0 || data.size() / rows != row_bytes) {
     throw std::invalid_argument("data does not hold the matrix");
   }
-  new (self) Matrix{data.data(), static_cast<DType>(ggml_type), rows, cols, row_bytes};
+  const auto type = static_cast<DType>(ggml_type);
+  if (panels && panels->size() != panels_of(rows) * panel_bytes(type, cols)) {
+    throw std::invalid_argument("panels do not hold the matrix");
+  }
+  new (self) Matrix{data.data(), type, rows, cols, row_bytes, panels ? panels->data() : nullptr};
 }
 
 void bind_model(nb::module_& m) {
@@ -50,7 +56,8 @@ void bind_model(nb::module_& m) {
       .value("SILU", Activation::kSilu)
       .value("GELU_TANH", Activation::kGeluTanh);
   nb::class_<Matrix>(m, "Matrix")
-      .def("__init__", make_matrix, "data"_a, "ggml_type"_a, "rows"_a, "cols"_a, nb::keep_alive<1, 2>());
+      .def("__init__", make_matrix, "data"_a, "ggml_type"_a, "rows"_a, "cols"_a,
+           "panels"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>());
   nb::class_<Rope>(m, "Rope")
       .def(
           "__init__",

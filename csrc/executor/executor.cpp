@@ -65,15 +65,16 @@ void Executor::run(const Step& step, const TakeLogits& take) {
   if (step.token_ids.empty()) return;
   Forward(model_, kernels_, threads_, kv_, *workspace_).run(step);
 
-  const Linear linear(kernels_, threads_, *workspace_);
-  const Activations &normed = workspace_->normed, &logits = workspace_->logits;
+  const Linear linear(model_, kernels_, threads_, *workspace_);
+  const Activations& logits = workspace_->logits;
   const size_t wanted = step.logit_rows.size(), at_once = logit_rows(model_);
   std::exception_ptr error;
   std::mutex error_lock;
   for (size_t first = 0; first < wanted; first += at_once) {
     const size_t count = std::min(at_once, wanted - first);
-    const std::array products{Product{model_.output, logits.row(0), logits.stride()}};
-    linear.run(normed.row(first), normed.stride(), count, products);
+    const std::array products{
+        Product{.w = model_.output, .out = logits.row(0), .out_stride = logits.stride(), .fine = true}};
+    linear.run(workspace_->normed, first, count, products);
     threads_.run(count, 1, [&](size_t i, size_t, unsigned thread) {
       try {
         take(first + i, {logits.row(i), model_.vocab_size()}, thread);

@@ -42,14 +42,14 @@ Forward::Forward(const Model& model, const Kernels& kernels, ThreadPool& threads
       threads_(threads),
       kv_(kv),
       work_(work),
-      linear_(kernels, threads, work) {}
+      linear_(model, kernels, threads, work) {}
 
 void Forward::run(const Step& step) {
   const Batch all = all_rows(step), wanted = wanted_rows(step, all);
   embed(step.token_ids);
   compute_turns(all);
   for (size_t layer = 0; layer < model_.layers.size(); ++layer) {
-    norm(work_.hidden, model_.layers[layer].attention_norm, work_.normed, all.rows());
+    norm(work_.hidden, model_.layers[layer].attention_norm, work_.normed, all.rows(), true);
     keys_and_values(layer, all);
     // Nothing reads the last layer's output but the logits: the other tokens are done with their keys and values.
     const bool last = layer + 1 == model_.layers.size();
@@ -62,7 +62,7 @@ void Forward::run(const Step& step) {
     attend(layer, batch);
     mlp(layer, batch.rows());
   }
-  norm(work_.hidden, model_.output_norm, work_.normed, wanted.rows());
+  norm(work_.hidden, model_.output_norm, work_.normed, wanted.rows(), true);
 }
 
 void Forward::embed(std::span<const int32_t> token_ids) {
@@ -95,8 +95,8 @@ void Forward::compute_turns(const Batch& batch) {
 void Forward::keys_and_values(size_t index, const Batch& batch) {
   const Layer& layer = model_.layers[index];
   const std::array products{Product{layer.k, work_.k.row(0), work_.k.stride()},
-                            Product{layer.v, work_.v.row(0), work_.v.stride()}};
-  linear_.run(work_.normed.row(0), work_.normed.stride(), batch.rows(), products);
+                            Product{.w = layer.v, .out = work_.v.row(0), .out_stride = work_.v.stride(), .fine = true}};
+  linear_.run(work_.normed, 0, batch.rows(), products);
   for (const Batch::Sequence& sequence : batch.sequences) {
     threads_.run(sequence.count, kTokenGrain, [&](size_t begin, size_t end, unsigned) {
       for (size_t t = sequence.first + begin; t < sequence.first + end; ++t) {
@@ -119,7 +119,7 @@ void Forward::keys_and_values(size_t index, const Batch& batch) {
 void Forward::attend(size_t index, const Batch& batch) {
   const Layer& layer = model_.layers[index];
   const std::array products{Product{layer.q, work_.q.row(0), work_.q.stride()}};
-  linear_.run(work_.normed.row(0), work_.normed.stride(), batch.rows(), products);
+  linear_.run(work_.normed, 0, batch.rows(), products);
   threads_.run(batch.rows(), kTokenGrain, [&](size_t begin, size_t end, unsigned) {
     for (size_t t = begin; t < end; ++t) turn_heads(work_.q.row(t), model_.num_heads, layer.q_norm, layer.rope, t);
   });
@@ -130,8 +130,8 @@ void Forward::attend(size_t index, const Batch& batch) {
     const size_t kv_head = item % model_.num_kv_heads, at = kv_head * model_.group() * model_.head_dim;
     kernels_.attention({.q = work_.q.row(tile.first) + at,
                         .q_stride = work_.q.stride(),
-                        .out = work_.attended.row(tile.first) + at,
-                        .out_stride = work_.attended.stride(),
+                        .out = work_.attended.floats.row(tile.first) + at,
+                        .out_stride = work_.attended.floats.stride(),
                         .tokens = tile.count,
                         .group = model_.group(),
                         .positions = batch.positions.data() + tile.first,
@@ -143,22 +143,28 @@ void Forward::attend(size_t index, const Batch& batch) {
                         .block_stride = kv_.block_bytes(),
                         .scratch = work_.scratch[thread].attention.data()});
   });
+  if (model_.int8()) {
+    threads_.run(batch.rows(), kTokenGrain, [&](size_t begin, size_t end, unsigned) {
+      for (size_t t = begin; t < end; ++t) linear_.prepare(work_.attended, t, model_.q_size(), false);
+    });
+  }
   add_branch(work_.attended, layer.output, layer.post_attention_norm, batch.rows());
 }
 
 void Forward::mlp(size_t index, size_t rows) {
   const Layer& layer = model_.layers[index];
-  norm(work_.hidden, layer.mlp_norm, work_.normed, rows);
-  linear_.run_gated(work_.normed.row(0), work_.normed.stride(), rows, layer, work_.mlp);
+  norm(work_.hidden, layer.mlp_norm, work_.normed, rows, false);
+  linear_.run_gated(work_.normed, rows, layer, work_.mlp);
   add_branch(work_.mlp, layer.down, layer.post_mlp_norm, rows);
 }
 
 // Moves the given rows (ascending) of the residual stream and of its norm to the front.
 void Forward::keep_rows(std::span<const int32_t> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    for (const Activations* a : {&work_.hidden, &work_.normed}) {
+    for (const Activations* a : {&work_.hidden, &work_.normed.floats}) {
       std::copy_n(a->row(static_cast<size_t>(rows[i])), model_.hidden_size(), a->row(i));
     }
+    linear_.prepare(work_.normed, i, model_.hidden_size(), false);
   }
 }
 
@@ -176,10 +182,12 @@ std::vector<Forward::Tile> Forward::tiles(const Batch& batch) const {
   return all;
 }
 
-void Forward::norm(const Activations& in, const std::vector<float>& weight, Activations& out, size_t rows) {
+void Forward::norm(const Activations& in, const std::vector<float>& weight, const Operand& out, size_t rows,
+                   bool fine) {
   threads_.run(rows, kTokenGrain, [&](size_t begin, size_t end, unsigned) {
     for (size_t t = begin; t < end; ++t) {
-      kernels_.rms_norm(in.row(t), weight.data(), model_.norm_eps, out.row(t), weight.size());
+      kernels_.rms_norm(in.row(t), weight.data(), model_.norm_eps, out.floats.row(t), weight.size());
+      linear_.prepare(out, t, weight.size(), fine);
     }
   });
 }
@@ -195,11 +203,11 @@ void Forward::turn_heads(float* row, size_t heads, const std::vector<float>& hea
 }
 
 // hidden += post_norm(x · wᵀ)
-void Forward::add_branch(const Activations& x, const Matrix& w, const std::vector<float>& post_norm, size_t rows) {
+void Forward::add_branch(const Operand& x, const Matrix& w, const std::vector<float>& post_norm, size_t rows) {
   const bool direct = post_norm.empty();
   const Activations& out = direct ? work_.hidden : work_.branch;
   const std::array products{Product{w, out.row(0), out.stride(), direct}};
-  linear_.run(x.row(0), x.stride(), rows, products);
+  linear_.run(x, 0, rows, products);
   if (direct) return;
   threads_.run(rows, kTokenGrain, [&](size_t begin, size_t end, unsigned) {
     for (size_t t = begin; t < end; ++t) {

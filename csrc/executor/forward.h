@@ -47,9 +47,10 @@ class Forward {
   void keep_rows(std::span<const int32_t> rows);
 
   std::vector<Tile> tiles(const Batch& batch) const;
-  void norm(const Activations& in, const std::vector<float>& weight, Activations& out, size_t rows);
+  // Leaves `out` ready for linear layers, fine ones among them or not.
+  void norm(const Activations& in, const std::vector<float>& weight, const Operand& out, size_t rows, bool fine);
   void turn_heads(float* row, size_t heads, const std::vector<float>& head_norm, size_t rope, size_t turn_row);
-  void add_branch(const Activations& x, const Matrix& w, const std::vector<float>& post_norm, size_t rows);
+  void add_branch(const Operand& x, const Matrix& w, const std::vector<float>& post_norm, size_t rows);
 
   const Model& model_;
   const Kernels& kernels_;

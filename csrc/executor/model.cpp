@@ -27,6 +27,7 @@ void Model::check() const {
   require(!layers.empty() && num_kv_heads > 0 && num_heads > 0 && num_heads % num_kv_heads == 0);
   require(head_dim > 0 && head_dim <= kMostHeadDim);
   require(output.cols == hidden_size() && embedding.rows == vocab_size() && output_norm.size() == hidden_size());
+  const auto packed = [&](const Matrix& m) { return (m.panels != nullptr) == int8(); };
   for (const Rope& rope : ropes) require(2 * rope.frequencies.size() <= head_dim);
   for (const Layer& layer : layers) {
     require(layer.rope < ropes.size() && layer.window > 0);
@@ -34,6 +35,9 @@ void Model::check() const {
     require(is(layer.k, kv_size(), hidden_size()) && is(layer.v, kv_size(), hidden_size()));
     require(is(layer.gate, mlp_size(), hidden_size()) && is(layer.up, mlp_size(), hidden_size()));
     require(is(layer.down, hidden_size(), mlp_size()));
+    for (const Matrix* m : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      require(packed(*m));
+    }
     require(layer.attention_norm.size() == hidden_size() && layer.mlp_norm.size() == hidden_size());
     require(none_or(layer.q_norm, head_dim) && none_or(layer.k_norm, head_dim));
     require(none_or(layer.post_attention_norm, hidden_size()) && none_or(layer.post_mlp_norm, hidden_size()));

@@ -3,7 +3,6 @@
 #include "linear.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace foreword {
 namespace {
@@ -19,21 +18,18 @@ size_t attention_tile(const Model& model) {
 
 size_t logit_rows(const Model& model) { return std::clamp(kLogitFloats / model.vocab_size(), size_t{1}, size_t{64}); }
 
-void Buffer::reserve(size_t floats) {
-  if (floats <= size_) return;
-  data_.reset();
-  size_ = 0;
-  data_.reset(static_cast<float*>(::operator new(floats * sizeof(float), kAlignment)));
-  std::memset(data_.get(), 0, floats * sizeof(float));
-  size_ = floats;
-}
-
 void Workspace::reserve(const Model& model, size_t tokens, unsigned threads) {
   const size_t hidden_size = model.hidden_size();
-  for (Activations* a : {&hidden, &normed, &branch}) a->reserve(tokens, hidden_size);
-  for (Activations* a : {&q, &attended}) a->reserve(tokens, model.q_size());
+  for (Activations* a : {&hidden, &normed.floats, &branch}) a->reserve(tokens, hidden_size);
+  for (Activations* a : {&q, &attended.floats}) a->reserve(tokens, model.q_size());
   for (Activations* a : {&k, &v}) a->reserve(tokens, model.kv_size());
-  mlp.reserve(tokens, model.mlp_size());
+  if (model.int8()) {
+    for (Quantised* part : {&normed.integers, &normed.rest}) part->reserve(tokens, hidden_size);
+    attended.integers.reserve(tokens, model.q_size());
+    mlp.integers.reserve(tokens, model.mlp_size());
+  } else {
+    mlp.floats.reserve(tokens, model.mlp_size());
+  }
   logits.reserve(std::min(tokens, logit_rows(model)), model.vocab_size());
 
   turns.resize(model.ropes.size());
@@ -45,10 +41,14 @@ void Workspace::reserve(const Model& model, size_t tokens, unsigned threads) {
 
   scratch.resize(threads);
   for (Scratch& own : scratch) {
-    for (const size_t cols : {hidden_size, model.q_size(), model.mlp_size()}) {
-      own.weights.reserve(panel_rows(cols) * round_up(cols, kLanes));
+    if (model.int8()) {
+      for (Buffer<float>* part : {&own.gate, &own.up}) part->reserve(tokens * kPanelColumns);
+    } else {
+      for (const size_t cols : {hidden_size, model.q_size(), model.mlp_size()}) {
+        own.weights.reserve(panel_rows(cols) * round_up(cols, kLanes));
+      }
+      own.up.reserve(tokens * panel_rows(hidden_size));
     }
-    own.up.reserve(tokens * panel_rows(hidden_size));
     own.attention.reserve(attention_scratch(attention_tile(model), model.group(), model.head_dim));
   }
 }

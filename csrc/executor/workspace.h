@@ -5,24 +5,33 @@
 #include "foreword/model.h"
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
 
 namespace foreword {
 
-// Floats on a cache-line boundary, zero when new. Grows, and then forgets what it held.
+// Plain numbers on a cache-line boundary, zero when new. Grows, and then forgets what it held.
+template <typename T>
 class Buffer {
  public:
-  void reserve(size_t floats);
-  float* data() const { return data_.get(); }
+  void reserve(size_t count) {
+    if (count <= size_) return;
+    data_.reset();
+    size_ = 0;
+    data_.reset(static_cast<T*>(::operator new(count * sizeof(T), kAlignment)));
+    std::memset(static_cast<void*>(data_.get()), 0, count * sizeof(T));
+    size_ = count;
+  }
+  T* data() const { return data_.get(); }
 
  private:
   static constexpr std::align_val_t kAlignment{64};
   struct Free {
-    void operator()(float* p) const { ::operator delete(p, kAlignment); }
+    void operator()(T* p) const { ::operator delete(p, kAlignment); }
   };
-  std::unique_ptr<float, Free> data_;
+  std::unique_ptr<T, Free> data_;
   size_t size_ = 0;
 };
 
@@ -38,8 +47,34 @@ class Activations {
   size_t stride() const { return stride_; }
 
  private:
-  Buffer buffer_;
+  Buffer<float> buffer_;
   size_t stride_ = 0;
+};
+
+// The same as Kernels::quantize leaves it.
+class Quantised {
+ public:
+  void reserve(size_t rows, size_t width) {
+    groups_per_row_ = groups_of(width);
+    values_.reserve(rows * stride());
+    groups_.reserve(rows * groups_per_row_);
+  }
+  int8_t* row(size_t i) const { return values_.data() + i * stride(); }
+  GroupScale* groups(size_t i) const { return groups_.data() + i * groups_per_row_; }
+  size_t groups_per_row() const { return groups_per_row_; }
+  size_t stride() const { return groups_per_row_ * kGroup; }
+
+ private:
+  Buffer<int8_t> values_;
+  Buffer<GroupScale> groups_;
+  size_t groups_per_row_ = 0;
+};
+
+// What linear layers read: floats, or, where compute is int8, what they were quantised to, and for fine products what
+// that left of them, quantised in turn.
+struct Operand {
+  Activations floats;
+  Quantised integers, rest;
 };
 
 struct Workspace {
@@ -47,7 +82,8 @@ struct Workspace {
   void reserve(const Model& model, size_t tokens, unsigned threads);
 
   Activations hidden;  // the residual stream
-  Activations normed, q, k, v, attended, mlp;
+  Activations q, k, v;
+  Operand normed, attended, mlp;
   Activations branch;  // a branch's output where a norm follows it
 
   struct Turns {
@@ -56,9 +92,9 @@ struct Workspace {
   std::vector<Turns> turns;  // one for each of Model::ropes
 
   struct Scratch {
-    Buffer weights;    // dequantised
-    Buffer up;         // a panel's part of the MLP
-    Buffer attention;  // running sums
+    Buffer<float> weights;    // dequantised
+    Buffer<float> gate, up;   // a panel's part of the MLP
+    Buffer<float> attention;  // running sums
   };
   std::vector<Scratch> scratch;  // one for each thread
 

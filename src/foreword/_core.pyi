@@ -33,6 +33,12 @@ def pack_panels(
         ValueError: a weight is not finite, or sizes do not fit each other.
     """
 
+PANEL_VERSION: int
+"""Of the panels' layout, for files that hold some."""
+
+def checksum(data: NDArray[np.uint8]) -> int:
+    """Mix all bytes into 64 bits, as fast as memory is read. Releases the GIL."""
+
 def skip_strings(data: NDArray[np.uint8], offset: int, count: int) -> tuple[int, int]:
     """Walk ``count`` GGUF strings (64-bit length, bytes) that start at ``offset``.
 
@@ -112,13 +118,22 @@ class Activation(Enum):
     GELU_TANH = 1
 
 class Matrix:
-    """A stored matrix, ``rows`` outputs by ``cols`` inputs: a view that keeps ``data`` alive.
+    """A stored matrix, ``rows`` outputs by ``cols`` inputs: a view that keeps its data alive.
+
+    ``panels`` is the same packed (`pack_panels`): with them, products are of integers.
 
     Raises:
-        ValueError: the type is unknown, or ``data`` has another length.
+        ValueError: the type is unknown, or ``data`` or ``panels`` has another length.
     """
 
-    def __init__(self, data: NDArray[np.uint8], ggml_type: int, rows: int, cols: int) -> None: ...
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        ggml_type: int,
+        rows: int,
+        cols: int,
+        panels: NDArray[np.uint8] | None = None,
+    ) -> None: ...
 
 class Rope:
     """Rotary positions; see `foreword.models.spec.RopeSpec`. ``factors`` is empty for none."""

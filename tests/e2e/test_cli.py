@@ -30,7 +30,7 @@ def foreword(*arguments: str, stdin: str = "", **env: str) -> subprocess.Complet
 
 def test_run_streams_an_answer_and_ends_with_its_ttft(smollm2_path: Path) -> None:
     done = foreword(
-        "run", "What is the capital of France?", "-m", str(smollm2_path), "--max-tokens", "20"
+        "run", "Name the capital of France.", "-m", str(smollm2_path), "--max-tokens", "20"
     )
     assert done.returncode == 0, done.stderr
     *answer, last = done.stdout.splitlines()
@@ -91,14 +91,14 @@ def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None:
     chat = subprocess.Popen(
-        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "200"],
+        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "1000"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert chat.stdin is not None
     assert chat.stdout is not None
-    chat.stdin.write("Count from 1 to 1000.\n")
+    chat.stdin.write("Tell me a long story.\n")
     chat.stdin.flush()
     chat.stdout.readline()  # the greeting
     begun = chat.stdout.read(10)  # the answer has begun

@@ -27,50 +27,59 @@ def answers(llm: LLM, prompts: list[str]) -> list[Answer]:
     ]
 
 
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def compute(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def alone(smollm2_path: Path) -> list[Answer]:
-    llm = LLM(str(smollm2_path), enable_prefix_caching=False)
+def alone(smollm2_path: Path, compute: str) -> list[Answer]:
+    llm = LLM(str(smollm2_path), compute=compute, enable_prefix_caching=False)
     return [answers(llm, [prompt])[0] for prompt in PROMPTS]
 
 
-def test_in_a_batch(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path), enable_prefix_caching=False)
+def test_in_a_batch(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, enable_prefix_caching=False)
     assert answers(llm, PROMPTS) == alone
 
 
 @pytest.mark.parametrize("chunk", [7, 16, 50])
-def test_at_any_chunk_size(smollm2_path: Path, alone: list[Answer], chunk: int) -> None:
-    llm = LLM(str(smollm2_path), max_num_batched_tokens=chunk)
+def test_at_any_chunk_size(
+    smollm2_path: Path, compute: str, alone: list[Answer], chunk: int
+) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, max_num_batched_tokens=chunk)
     assert answers(llm, PROMPTS[:2]) == alone[:2]
 
 
-def test_after_preemption(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path), num_blocks=32, enable_prefix_caching=False)
+def test_after_preemption(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, num_blocks=32, enable_prefix_caching=False)
     assert answers(llm, PROMPTS) == alone
     assert llm.engine.stats().totals.preemptions > 0
 
 
-def test_on_a_cache_hit(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path))
+def test_on_a_cache_hit(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute)
     for _ in range(2):
         assert answers(llm, PROMPTS) == alone
     output = llm.generate(PROMPTS[2], PARAMS)[0]
     assert output.num_cached_tokens == (len(output.prompt_token_ids) - 1) // 16 * 16
 
 
-def test_with_larger_blocks(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path), block_size=48)
+def test_with_larger_blocks(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, block_size=48)
     for _ in range(2):
         assert answers(llm, PROMPTS[:2]) == alone[:2]
 
 
-def test_with_one_thread(smollm2_path: Path, alone: list[Answer]) -> None:
-    llm = LLM(str(smollm2_path), num_threads=1)
+def test_with_one_thread(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, num_threads=1)
     assert answers(llm, PROMPTS[:2]) == alone[:2]
 
 
-def test_completions_of_one_prompt_do_not_disturb_each_other(smollm2_path: Path) -> None:
-    llm = LLM(str(smollm2_path))
+def test_completions_of_one_prompt_do_not_disturb_each_other(
+    smollm2_path: Path, compute: str
+) -> None:
+    llm = LLM(str(smollm2_path), compute=compute)
     params = SamplingParams(n=3, temperature=1.0, seed=7, max_tokens=12)
     together = llm.generate(PROMPTS[0], params)[0].outputs
     again = llm.generate(PROMPTS, params)[0].outputs

@@ -13,7 +13,7 @@ from foreword import LLM, SamplingParams
 from foreword.config.engine import EngineOptions
 from foreword.engine.build import build_engine
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ struct Matrix {
   const uint8_t* data = nullptr;
   DType type = DType::F32;
   size_t rows = 0, cols = 0, row_bytes = 0;
+  const uint8_t* panels = nullptr;  // the same weights packed (foreword/panel.h), where compute is int8
 
   const uint8_t* row(size_t i) const { return data + i * row_bytes; }
 };
@@ -51,6 +52,9 @@ struct Model {
   std::vector<float> output_norm;
   std::vector<Rope> ropes;
   std::vector<Layer> layers;
+
+  // Linear layers multiply integers: all of them, or none.
+  bool int8() const { return output.panels != nullptr; }
 
   size_t vocab_size() const { return output.rows; }
   size_t hidden_size() const { return embedding.cols; }

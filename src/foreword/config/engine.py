@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from foreword.config.cache import KV_CACHE_DTYPES, CacheConfig
@@ -14,6 +15,8 @@ DEFAULT_MODEL = "smollm2:135m"
 # Share of the memory that is free at start which the KV cache may take where nobody says more.
 # The pool is mapped untouched, so what is never used costs nothing.
 _KV_MEMORY_SHARE = 0.25
+
+_INTEGER_ISAS = {"avx512_vnni", "avx512", "avx2"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,10 @@ class EngineOptions:
     max_num_seqs: int | None = option(None, "Sequences that may run at once. Default: 64.")
     num_threads: int | None = option(
         None, "Compute threads. Default: one for each core that the process may use."
+    )
+    compute: str = option(
+        "auto",
+        "Arithmetic of the linear layers: float32, int8 (activations rounded to 8 bits), or auto.",
     )
     isa: str = option("auto", "Kernels: auto, avx512_vnni, avx512, avx2, portable or reference.")
     seed: int | None = option(
@@ -95,8 +102,29 @@ def choose_kv_cache_dtype(options: EngineOptions) -> Choice:
     return Choice("kv_cache_dtype", asked, "as given")
 
 
+def choose_compute(options: EngineOptions, isa: str) -> Choice:
+    """The linear layers' arithmetic, where ``isa`` are the kernels that will run.
+
+    Raises:
+        ConfigError: there is no such arithmetic.
+    """
+    asked = options.compute
+    if asked not in ("auto", "int8", "float32"):
+        raise ConfigError("compute", f"{asked!r} is not one of auto, int8, float32")
+    if asked != "auto":
+        return Choice("compute", asked, "as given")
+    if isa in _INTEGER_ISAS:
+        return Choice("compute", "int8", f"{isa} has fast products of integers")
+    return Choice("compute", "float32", f"{isa} has no fast products of integers")
+
+
 def resolve(
-    options: EngineOptions, *, context_length: int, block_bytes: int, free_memory_bytes: int
+    options: EngineOptions,
+    *,
+    context_length: int,
+    block_bytes: int,
+    free_memory_bytes: int,
+    made: Iterable[Choice] = (),
 ) -> EngineConfig:
     """Turn options into settings that fit the model and the machine.
 
@@ -105,11 +133,12 @@ def resolve(
         context_length: tokens that the model was made for.
         block_bytes: KV bytes of one block, over all layers.
         free_memory_bytes: memory that the process may still take.
+        made: choices that were made before.
 
     Raises:
         ConfigError: an option has a value that cannot work.
     """
-    choices: list[Choice] = []
+    choices = list(made)
 
     def choose(name: str, value: int, why: str) -> int:
         choices.append(Choice(name, value, why))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from foreword.backends.cpu.backend import CpuBackend
-from foreword.config.engine import EngineOptions, choose_kv_cache_dtype, resolve
+from foreword.backends.cpu.backend import CpuBackend, resolve_isa
+from foreword.config.engine import (
+    EngineOptions,
+    choose_compute,
+    choose_kv_cache_dtype,
+    resolve,
+)
 from foreword.config.machine import free_memory_bytes
 from foreword.engine.engine import Engine
 from foreword.kv import root_digest
@@ -23,25 +28,30 @@ def build_engine(options: EngineOptions) -> Engine:
     file = GGUFFile.open(path)
     spec = load_spec(file)
     kv_cache_dtype = str(choose_kv_cache_dtype(options).value)
+    isa = resolve_isa(options.isa)
+    compute = choose_compute(options, isa)
     backend = CpuBackend(
         file,
         spec,
         block_size=options.block_size,
         num_threads=options.num_threads or 0,
-        isa=options.isa,
+        isa=isa,
+        compute=str(compute.value),
         kv_cache_dtype=kv_cache_dtype,
+        panel_folder=registry.cache_folder() / "panels",
     )
     config = resolve(
         options,
         context_length=spec.context_length,
         block_bytes=backend.block_bytes,
         free_memory_bytes=free_memory_bytes(),
+        made=(compute,),
     )
     tokenizer = Tokenizer.load(file)
     cache_root = root_digest(
         {
             "model": file.fingerprint,
-            "arithmetic": b"float32",
+            "arithmetic": str(compute.value).encode(),
             "kv_cache_dtype": kv_cache_dtype.encode(),
         }
     )

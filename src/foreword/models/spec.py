@@ -112,6 +112,23 @@ class ModelSpec:
     output: str
     layers: tuple[LayerSpec, ...]
 
+    def linear_names(self) -> list[str]:
+        """The matrices that activations are multiplied by, each once, in the order of use."""
+        names = [
+            name
+            for layer in self.layers
+            for name in (
+                layer.attention.q,
+                layer.attention.k,
+                layer.attention.v,
+                layer.attention.output,
+                layer.mlp.gate,
+                layer.mlp.up,
+                layer.mlp.down,
+            )
+        ]
+        return list(dict.fromkeys([*names, self.output]))
+
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor that the model reads."""
         hidden, mlp = self.hidden_size, self.mlp_size

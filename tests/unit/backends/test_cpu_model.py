@@ -38,8 +38,11 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> GGUFFile:
     return GGUFFile.open(request.param.write(tmp_path))
 
 
-def by_hand(file: GGUFFile, *, isa: str = "auto", num_threads: int = 2) -> ByHand:
-    return ByHand(CpuBackend(file, load_spec(file), isa=isa, num_threads=num_threads))
+def by_hand(
+    file: GGUFFile, *, compute: str = "float32", isa: str = "auto", num_threads: int = 2
+) -> ByHand:
+    spec = load_spec(file)
+    return ByHand(CpuBackend(file, spec, compute=compute, isa=isa, num_threads=num_threads))
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -49,8 +52,17 @@ def test_logits_are_those_of_plain_numpy(file: GGUFFile, isa: str) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-4)
 
 
-def test_logits_depend_on_nothing_but_the_sequence(file: GGUFFile) -> None:
-    hand = by_hand(file)
+@pytest.mark.parametrize("isa", _core.available_isas())
+def test_int8_is_near(file: GGUFFile, isa: str) -> None:
+    expected = GoldModel(file, load_spec(file)).logits(PROMPT)
+    (got,) = by_hand(file, compute="int8", isa=isa).logits([PROMPT], [])
+    error = np.sqrt(((got - expected) ** 2).mean() / (expected**2).mean())
+    assert error < 0.08
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_logits_depend_on_nothing_but_the_sequence(file: GGUFFile, compute: str) -> None:
+    hand = by_hand(file, compute=compute)
     (whole,) = hand.logits([PROMPT], [])
     for size in (1, 7, 16, 64):
         (got,) = hand.logits([PROMPT], every(size, len(PROMPT)))
@@ -60,14 +72,17 @@ def test_logits_depend_on_nothing_but_the_sequence(file: GGUFFile) -> None:
         np.testing.assert_array_equal(hand.logits(others, cuts)[1], whole, err_msg="in a batch")
     crowd = hand.logits([PROMPT[i % 50 :] for i in range(70)], [30])  # more than any tile
     np.testing.assert_array_equal(crowd[50], whole, err_msg="among 70")
-    (alone,) = by_hand(file, num_threads=1).logits([PROMPT], [])
+    (alone,) = by_hand(file, compute=compute, num_threads=1).logits([PROMPT], [])
     np.testing.assert_array_equal(alone, whole, err_msg="one thread")
 
 
-def test_a_row_of_logits_is_the_same_whichever_others_are_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_a_row_of_logits_is_the_same_whichever_others_are_asked_for(
+    tmp_path: Path, compute: str
+) -> None:
     """The last layer is computed for the wanted rows only."""
     file = GGUFFile.open(MODELS["gemma3"].write(tmp_path))
-    hand = by_hand(file)
+    hand = by_hand(file, compute=compute)
     (whole,) = hand.logits([PROMPT], [])
     plan = StepPlan(
         (

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from foreword.config.engine import EngineConfig, EngineOptions, resolve
+from foreword.config.engine import EngineConfig, EngineOptions, choose_compute, resolve
 from foreword.errors import ConfigError
 
 GIB = 2**30
@@ -63,6 +63,34 @@ def test_nonsense_is_refused_by_name(name: str, value: int) -> None:
 def test_a_context_over_the_models_is_refused() -> None:
     with pytest.raises(ConfigError, match="2048"):
         resolved(max_model_len=2049)
+
+
+@pytest.mark.parametrize(
+    ("isa", "compute"),
+    [("avx512_vnni", "int8"), ("avx2", "int8"), ("portable", "float32"), ("reference", "float32")],
+)
+def test_compute_follows_the_kernels_and_says_so(isa: str, compute: str) -> None:
+    choice = choose_compute(EngineOptions(), isa)
+    assert (choice.name, choice.value) == ("compute", compute)
+    assert isa in choice.why
+    for asked in ("int8", "float32"):
+        assert choose_compute(EngineOptions(compute=asked), isa).value == asked
+    assert (
+        choice
+        in resolve(
+            EngineOptions(),
+            context_length=64,
+            block_bytes=1024,
+            free_memory_bytes=GIB,
+            made=(choice,),
+        ).choices
+    )
+
+
+def test_an_unknown_compute_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_compute(EngineOptions(compute="int4"), "avx2")
+    assert caught.value.option == "compute"
 
 
 def test_every_setting_is_explained() -> None:

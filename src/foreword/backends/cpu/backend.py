@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from foreword import _core
 from foreword.backends.cpu.cores import usable_cores
 from foreword.backends.cpu.native import make_executor
+from foreword.backends.cpu.panels import load_panels
 from foreword.core.params import SamplingParams
 from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult, TokenLogprob
 from foreword.errors import BackendError, ConfigError
@@ -30,8 +32,22 @@ _Ints: TypeAlias = NDArray[np.int32]
 _LogprobEntry: TypeAlias = "tuple[int, float, int, tuple[tuple[int, float], ...]]"
 
 
+def resolve_isa(isa: str) -> str:
+    """The kernels that ``isa`` stands for on this machine.
+
+    Raises:
+        ConfigError: it has none of that name.
+    """
+    available = _core.available_isas()
+    if isa == "auto":
+        return available[0]
+    if isa not in available:
+        raise ConfigError("isa", f"{isa!r} is not one of auto, {', '.join(available)}")
+    return isa
+
+
 class CpuBackend:
-    """Runs a model on this machine's processor, in float32, with the weights as the file has them.
+    """Runs a model on this machine's processor.
 
     Args:
         file: the model's file; its mapping stays in use for as long as the backend lives.
@@ -42,9 +58,13 @@ class CpuBackend:
             ``portable``, ``reference``.
         kv_cache_dtype: what keys and values are kept as: ``float32``, ``float16``, or ``int8``
             (with a scale for each token and head; attention is then integer arithmetic too).
+        compute: ``float32``: weights as the file has them, products in floats. ``int8``: linear
+            layers multiply integers, packed once (`foreword.backends.cpu.panels`).
+        panel_folder: where packed weights are kept; None: in memory.
 
     Raises:
-        ConfigError: this machine cannot run ``isa``, or ``num_threads`` is negative.
+        ConfigError: this machine cannot run ``isa``, or another option has no meaning.
+        ModelFileError: ``compute`` is ``int8`` and a weight is not finite.
         BackendError: the system does not give that many threads.
     """
 
@@ -56,11 +76,13 @@ class CpuBackend:
         block_size: int = KERNEL_BLOCK_SIZE,
         num_threads: int = 0,
         isa: str = "auto",
+        compute: str = "float32",
+        panel_folder: Path | None = None,
         kv_cache_dtype: str = "float32",
     ) -> None:
-        available = _core.available_isas()
-        if isa != "auto" and isa not in available:
-            raise ConfigError("isa", f"{isa!r} is not one of auto, {', '.join(available)}")
+        isa = resolve_isa(isa)
+        if compute not in ("float32", "int8"):
+            raise ConfigError("compute", f"{compute!r} is not one of float32, int8")
         if num_threads < 0:
             raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
         self._spec = spec
@@ -68,9 +90,15 @@ class CpuBackend:
         self._parts = np.arange(block_size // KERNEL_BLOCK_SIZE, dtype=np.int32)
         num_threads = num_threads or usable_cores()
         with _as_backend_errors(f"cannot run the model on {num_threads} threads"):
-            self._executor = make_executor(
-                file, spec, isa=isa, kv_cache_dtype=kv_cache_dtype, num_threads=num_threads
+            panels = (
+                load_panels(file, spec.linear_names(), panel_folder, num_threads=num_threads)
+                if compute == "int8"
+                else {}
             )
+            self._executor = make_executor(
+                file, spec, panels, isa=isa, kv_cache_dtype=kv_cache_dtype, num_threads=num_threads
+            )
+        self._compute = compute
         self._sampling_specs: dict[int, tuple[SamplingParams, _core.SamplingSpec]] = {}
 
     @property
@@ -179,7 +207,7 @@ class CpuBackend:
             "backend": "cpu",
             "isa": self._executor.isa,
             "num_threads": self._executor.num_threads,
-            "compute": "float32",
+            "compute": self._compute,
             "kv_cache_dtype": self._kv_cache_dtype,
         }
 

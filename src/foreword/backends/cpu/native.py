@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,9 +18,17 @@ _ACTIVATIONS = {
 
 
 def make_executor(
-    file: GGUFFile, spec: ModelSpec, *, isa: str, kv_cache_dtype: str, num_threads: int
+    file: GGUFFile,
+    spec: ModelSpec,
+    panels: Mapping[str, NDArray[np.uint8]],
+    *,
+    isa: str,
+    kv_cache_dtype: str,
+    num_threads: int,
 ) -> _core.Executor:
     """An executor for ``spec`` that reads the weights where they are in ``file``'s mapping.
+
+    ``panels`` are the linear layers' weights, packed, by name: all of them, or none for float32.
 
     Raises:
         ValueError: this machine cannot run ``isa``, or there is no such ``kv_cache_dtype``.
@@ -30,7 +40,7 @@ def make_executor(
         if name not in matrices:
             info = file.tensors[name]
             rows, cols = info.shape
-            matrices[name] = _core.Matrix(file.data(name), info.dtype, rows, cols)
+            matrices[name] = _core.Matrix(file.data(name), info.dtype, rows, cols, panels.get(name))
         return matrices[name]
 
     def vector(name: str | None) -> NDArray[np.float32]:
