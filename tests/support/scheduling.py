@@ -24,7 +24,6 @@ class Completion:
 
     token_ids: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
-    stop_token_id: int | None = None
 
 
 def alone(request: Request, draw: int) -> Completion:
@@ -44,7 +43,7 @@ def alone(request: Request, draw: int) -> Completion:
         token_id = next_token(history, step, draw)
         completion.token_ids.append(token_id)
         if token_id in stops:
-            completion.reason, completion.stop_token_id = FinishReason.STOP, token_id
+            completion.reason = FinishReason.STOP
     return completion
 
 
@@ -155,7 +154,6 @@ class World:
         assert completion.reason is None, "an update after the last one"
         completion.token_ids += update.token_ids
         completion.reason = update.finish_reason
-        completion.stop_token_id = update.stop_token_id
         if update.prompt_logprobs:
             assert update.request_id not in self.prompt_logprobs
             scores = tuple(score.logprob for score in update.prompt_logprobs)

@@ -38,5 +38,10 @@ def list_models() -> None:
     table.add_column("HERE", overflow="fold")  # a path that is cut short is of no use
     for entry in registry.list_models():
         here = str(entry.path) if entry.path is not None else f"no: foreword pull {entry.name}"
-        table.add_row(entry.name, f"{entry.size_bytes / 1e6:.0f} MB", entry.license, here)
+        table.add_row(
+            " or ".join((entry.name, *entry.aliases)),
+            f"{entry.size_bytes / 1e6:.0f} MB",
+            entry.license,
+            here,
+        )
     Console().print(table)

@@ -145,16 +145,17 @@ def resolve(
         return value
 
     _positive("block_size", options.block_size)
-    choose("block_size", options.block_size, "as given")
+    choose("block_size", options.block_size, _why(options, "block_size"))
     asked_len = _positive("max_model_len", options.max_model_len)
     if asked_len is not None and asked_len > context_length:
         raise ConfigError(
             "max_model_len", f"{asked_len} is over the model's context of {context_length} tokens"
         )
     max_num_seqs = _positive("max_num_seqs", options.max_num_seqs)
-    max_num_seqs = choose("max_num_seqs", max_num_seqs or 64, _why(options.max_num_seqs))
+    max_num_seqs = choose("max_num_seqs", max_num_seqs or 64, _why(options, "max_num_seqs"))
     budget = _positive("max_num_batched_tokens", options.max_num_batched_tokens)
-    budget = choose("max_num_batched_tokens", budget or 512, _why(options.max_num_batched_tokens))
+    why = _why(options, "max_num_batched_tokens")
+    budget = choose("max_num_batched_tokens", budget or 512, why)
 
     model_len = asked_len or context_length
     num_blocks, why = _pool_size(options, model_len, max_num_seqs, block_bytes, free_memory_bytes)
@@ -169,7 +170,8 @@ def resolve(
 
     kv_cache_dtype = choose_kv_cache_dtype(options)
     choices.append(kv_cache_dtype)
-    choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, "as given"))
+    why = _why(options, "enable_prefix_caching")
+    choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, why))
     return EngineConfig(
         cache=CacheConfig(
             block_size=options.block_size,
@@ -217,5 +219,6 @@ def _positive(name: str, value: int | None) -> int | None:
     return value
 
 
-def _why(given: object) -> str:
-    return "default" if given is None else "as given"
+def _why(options: EngineOptions, name: str) -> str:
+    default = EngineOptions.__dataclass_fields__[name].default
+    return "default" if getattr(options, name) == default else "as given"

@@ -73,11 +73,6 @@ class CompletionOutput:
         self.finish_reason = delta.finish_reason
         self.stop_reason = delta.stop_reason
 
-    @property
-    def cumulative_logprob(self) -> float:
-        """Sum of the sampled tokens' log-probabilities (0.0 where they were not asked for)."""
-        return sum(entry.logprob for entry in self.logprobs)
-
 
 @dataclass(slots=True)
 class RequestOutput:

@@ -21,7 +21,6 @@ class SequenceUpdate:
         prompt_logprobs: one for each prompt token but the first, once per request, on its first
             update, where ``params.prompt_logprobs`` is set; else empty.
         finish_reason: set on the completion's last update.
-        stop_token_id: the token that ended the completion with `FinishReason.STOP`.
         num_cached_tokens: prompt tokens that came from the cache when the request was admitted.
         queued_s: when the request was added, on the caller's clock.
         first_scheduled_s: when it was first part of a step; None if it never was.
@@ -34,7 +33,6 @@ class SequenceUpdate:
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     finish_reason: FinishReason | None = None
-    stop_token_id: int | None = None
     num_cached_tokens: int = 0
     queued_s: float = 0.0
     first_scheduled_s: float | None = None

@@ -293,7 +293,6 @@ class Scheduler:
             (token_id,),
             outcome.logprobs[at : at + 1],
             finish_reason=reason,
-            stop_token_id=token_id if reason is FinishReason.STOP else None,
             sampled_s=now,
         )
 

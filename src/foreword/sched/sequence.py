@@ -68,7 +68,6 @@ class TrackedRequest:
         logprobs: tuple[TokenLogprob, ...] = (),
         *,
         finish_reason: FinishReason | None = None,
-        stop_token_id: int | None = None,
         sampled_s: float | None = None,
     ) -> SequenceUpdate:
         """News of completion ``index``; the prompt's log-probabilities go with the first."""
@@ -83,7 +82,6 @@ class TrackedRequest:
             logprobs,
             prompt_logprobs,
             finish_reason,
-            stop_token_id,
             self.num_cached_tokens,
             self.queued_s,
             self.first_scheduled_s,

@@ -26,11 +26,6 @@ class ModelEntry:
     license: str
     path: Path | None
 
-    @property
-    def present(self) -> bool:
-        """Whether the file is here."""
-        return self.path is not None
-
 
 def cache_folder() -> Path:
     """``$FOREWORD_CACHE``, else ``$XDG_CACHE_HOME/foreword``, else ``~/.cache/foreword``."""

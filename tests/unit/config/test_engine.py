@@ -38,6 +38,16 @@ def test_a_small_pool_shortens_the_context_and_says_why() -> None:
     assert "pool" in choice.why
 
 
+def test_each_choice_says_whether_it_was_made_by_the_user() -> None:
+    def whys(**options: object) -> dict[str, str]:
+        return {choice.name: choice.why for choice in resolved(**options).choices}
+
+    given = {"block_size": 32, "max_num_seqs": 3, "enable_prefix_caching": False}
+    for name, value in given.items():
+        assert whys()[name] == "default"
+        assert whys(**{name: value})[name] == "as given"
+
+
 def test_num_blocks_wins_over_bytes() -> None:
     assert resolved(num_blocks=7, kv_cache_memory_bytes=GIB).cache.num_blocks == 7
 

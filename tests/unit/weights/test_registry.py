@@ -80,7 +80,7 @@ def test_pull(tiny: CatalogModel, models: Path, monkeypatch: pytest.MonkeyPatch)
     catalog = (tiny,)
     with pytest.raises(ModelNotFoundError, match="foreword pull tiny:1k"):
         registry.resolve("tiny", catalog=catalog)
-    assert not registry.list_models(catalog=catalog)[0].present
+    assert not registry.list_models(catalog=catalog)[0].path
 
     path = registry.pull("tiny", lambda done, total: seen.append((done, total)), catalog=catalog)
     assert path == models / "tiny.gguf"
