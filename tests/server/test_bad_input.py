@@ -95,6 +95,8 @@ def test_a_numeric_field_takes_nothing_but_its_numbers(server, path, field):
         (CHAT, "logprobs", 3, "logprobs"),
         (CHAT, "top_logprobs", 3, "top_logprobs"),  # without logprobs
         (CHAT, "tools", [{"type": "function"}], "tools"),
+        (CHAT, "chat_template", "{{ messages }}", "chat_template"),
+        (CHAT, "chat_template_kwargs", {"chat_template": "{{ 1 }}"}, "chat_template_kwargs"),
         (CHAT, "response_format", {"type": "json_object"}, "response_format"),
         (CHAT, "reasoning_effort", "high", "reasoning_effort"),
         (CHAT, "temperatur", 0.5, "temperatur"),
@@ -309,6 +311,16 @@ def test_a_character_cut_by_max_tokens_is_replaced_the_same_way_in_a_stream(serv
     assert "".join(chunk.choices[0].text for chunk in stream) == whole
     assert whole.startswith("a")
     assert whole.endswith("\ufffd") == (tokens in {2, 3, 4, 6, 7})
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "generated"), [(0, 0), (1, 1), (5, 5), (4096, 86), (2**31 - 1, 86)]
+)
+def test_max_tokens_is_cut_to_the_context(server, max_tokens, generated):
+    body = {"prompt": "x" * 4010, "max_tokens": max_tokens}
+    answer = server.post(TEXT, body).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == generated
 
 
 def test_max_tokens_zero_scores_the_prompt(server):

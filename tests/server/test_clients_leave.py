@@ -75,6 +75,17 @@ def test_while_queued_and_is_never_computed(launch, stream):
     assert server.engine.stats().totals.prompt_tokens == len("the first")
 
 
+def test_and_then_the_processor_is_idle(launch):
+    server = launch()
+    connection = ask(server, stream=True, ignore_eos=True)
+    assert connection.recv(10)
+    connection.close()
+    server.wait_for(lambda: server.idle)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.1
+
+
 def test_before_the_body_is_complete(server):
     with server.connect() as connection:
         connection.sendall(raw_post("/v1/completions", {"prompt": "x"})[:-3])

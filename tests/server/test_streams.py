@@ -170,6 +170,22 @@ def test_choices_are_numbered_over_prompts_and_completions(server, stream):
     assert texts == {0: "say:aa", 1: "say:aa", 2: "say:bbbb", 3: "say:bbbb"}
 
 
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_cached_tokens_are_reported_alike_with_and_without_a_stream(launch, path):
+    server = launch()
+    body = request(path, "x" * 100, n=2, max_tokens=1)
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    cold = server.post(path, body).json()["usage"]
+    warm = server.post(path, body).json()["usage"]
+    _, streamed = check_stream(
+        server.post(path, {**body, **options}).body, chat=path == CHAT, usage=True
+    )
+    assert cold["prompt_tokens_details"] == {"cached_tokens": 0}
+    hit = (cold["prompt_tokens"] - 1) // 16 * 16  # whole blocks, and the last token is computed
+    assert warm["prompt_tokens_details"] == {"cached_tokens": hit}
+    assert streamed == warm
+
+
 def test_prompts_may_be_token_ids(server):
     for prompt in ([*b"say:ab"], [[*b"say:ab"]]):
         assert server.post(TEXT, {"prompt": prompt}).json()["choices"][0]["text"] == "ab"
