@@ -89,6 +89,20 @@ Quantized quantize_head(const float* x, size_t n) {
   return q;
 }
 
+// The Walsh-Hadamard transform of each mixed_channels(n) channels, not normalised.
+std::vector<float> mixed(const float* from, size_t n) {
+  std::vector<float> x(from, from + n);
+  for (size_t half = 1; half < mixed_channels(n); half *= 2) {
+    for (size_t i = 0; i < n; ++i) {
+      if (i & half) continue;
+      const float a = x[i], b = x[i + half];
+      x[i] = a + b;
+      x[i + half] = a - b;
+    }
+  }
+  return x;
+}
+
 float power(float x) {
   if (x < kLowestPower) return 0.0f;
   const float rounded = x + kRound, part = x - (rounded - kRound);
@@ -116,7 +130,7 @@ struct Int8Row {
 
 void add_step(const AttentionArgs& a, const Quantized& q, const Seen& seen, int64_t start, Int8Row& row) {
   const KVLayout& layout = a.layout;
-  const float sq = q.step * (a.scale * kLog2E);
+  const float sq = q.step * (a.scale * kLog2E / static_cast<float>(mixed_channels(layout.head_dim)));
   std::array<float, kStepKeys> u, p, w{};
   float now = row.highest;
   for (size_t t = 0; t < kStepKeys; ++t) {
@@ -157,7 +171,7 @@ void add_step(const AttentionArgs& a, const Quantized& q, const Seen& seen, int6
 void attend_in_int8(const AttentionArgs& a, const float* x, const Seen& seen, float* out) {
   constexpr auto kStep = static_cast<int64_t>(kStepKeys);
   const size_t head_dim = a.layout.head_dim;
-  const Quantized q = quantize_head(x, head_dim);
+  const Quantized q = quantize_head(mixed(x, head_dim).data(), head_dim);
   Int8Row row;
   row.sums.resize(head_dim);
   for (int64_t start = seen.first / kStep * kStep; start <= seen.last; start += kStep) {
@@ -175,7 +189,7 @@ void write_kv(const WriteKVArgs& w) {
   const KVLayout& layout = w.layout;
   const size_t head_dim = layout.head_dim;
   if (layout.dtype == KVDType::kInt8) {
-    const Quantized key = quantize_head(w.key, head_dim), value = quantize_head(w.value, head_dim);
+    const Quantized key = quantize_head(mixed(w.key, head_dim).data(), head_dim), value = quantize_head(w.value, head_dim);
     for (size_t d = 0; d < head_dim; ++d) {
       w.block[key_byte(d, w.slot)] = static_cast<uint8_t>(key.values[d] + 128);
       w.block[layout.values + value_byte(layout, d, w.slot)] = static_cast<uint8_t>(value.values[d]);

@@ -49,10 +49,11 @@ struct Int8Keys {
     queries = reinterpret_cast<int8_t*>(rest);
     scales = rest + padded * stride / sizeof(float);
     starts = reinterpret_cast<int32_t*>(scales + padded);
+    const float factor = a.scale * kLog2E / static_cast<float>(mixed_channels(a.layout.head_dim));
     for (size_t r = 0; r < count; ++r) {
       const float* q = a.q + r / a.group * a.q_stride + r % a.group * a.layout.head_dim;
       int8_t* query = queries + r * stride;
-      scales[r] = quantize_head(q, a.layout.head_dim, query) * (a.scale * kLog2E);
+      scales[r] = quantize_mixed(q, a.layout.head_dim, query) * factor;
       int32_t sum = 0;
       for (size_t d = 0; d < stride; ++d) sum += query[d];
       starts[r] = -128 * sum;

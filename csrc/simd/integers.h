@@ -85,6 +85,40 @@ FOREWORD_INLINE float largest_float(const IntVec& v, float least) {
   return least;
 }
 
+// In each lane i without bit `half`, x[i] + x[i + half]; in lane i + half, x[i] - x[i + half].
+template <size_t kHalf>
+FOREWORD_INLINE Reg butterfly(Reg x) {
+  IntReg partner, sign;
+  for (size_t i = 0; i < kWidth; ++i) {
+    partner[i] = static_cast<int32_t>(i ^ kHalf);
+    sign[i] = i & kHalf ? INT32_MIN : 0;
+  }
+  return __builtin_shuffle(x, partner) + reinterpret_cast<Reg>(reinterpret_cast<IntReg>(x) ^ sign);
+}
+
+// int8_attention's transform of n channels, in place; x is padded to whole vectors.
+FOREWORD_INLINE void mix(float* x, size_t n) {
+  const size_t together = int8_attention::mixed_channels(n);
+  for (size_t i = 0; i < n; i += kWidth) {
+    Reg v = load_reg(x + i);
+    if (together > 1) v = butterfly<1>(v);
+    if (together > 2) v = butterfly<2>(v);
+    if (together > 4) v = butterfly<4>(v);
+    if constexpr (kWidth > 8) {
+      if (together > 8) v = butterfly<8>(v);
+    }
+    store_reg(x + i, v);
+  }
+  for (size_t half = kWidth; half < together; half *= 2) {
+    for (size_t i = 0; i < n; i += kWidth) {
+      if (i & half) continue;
+      const Reg a = load_reg(x + i), b = load_reg(x + i + half);
+      store_reg(x + i, a + b);
+      store_reg(x + i + half, a - b);
+    }
+  }
+}
+
 // x to eight bits, into round_up(n, kLanes) bytes, the rest of them zero; and what one of them is worth.
 FOREWORD_INLINE float quantize_head(const float* x, size_t n, int8_t* out) {
   const size_t whole = n / kLanes * kLanes;
@@ -105,6 +139,15 @@ FOREWORD_INLINE float quantize_head(const float* x, size_t n, int8_t* out) {
   for (size_t i = 0; i < whole; i += kLanes) store_rounded(bytes + i, load(x + i) * inverse);
   if (whole < n) store_rounded(bytes + whole, load(tail) * inverse);
   return amax / 127.0f;
+}
+
+// The same of the mixed channels.
+FOREWORD_INLINE float quantize_mixed(const float* x, size_t n, int8_t* out) {
+  float copy[kMostHeadDim];
+  std::memcpy(copy, x, n * sizeof(float));
+  for (size_t i = n; i < round_up(n, kLanes); ++i) copy[i] = 0.0f;
+  mix(copy, n);
+  return quantize_head(copy, n, out);
 }
 
 }  // namespace foreword::FOREWORD_ISA

@@ -46,7 +46,7 @@ void write_int8(const WriteKVArgs& w) {
   const KVLayout& layout = w.layout;
   int8_t bytes[kMostHeadDim];
   float scales[2];
-  scales[0] = quantize_head(w.key, layout.head_dim, bytes);
+  scales[0] = quantize_mixed(w.key, layout.head_dim, bytes);
   for (size_t d = 0; d < layout.head_dim; d += 4) {
     uint32_t four;
     std::memcpy(&four, bytes + d, sizeof four);

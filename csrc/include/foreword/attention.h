@@ -73,8 +73,12 @@ constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim)
   return round_up(tokens * group, kRowTile) * (2 * round_up(head_dim, kLanes) + 4);
 }
 
-// The arithmetic of int8 attention, the same to the bit on every instruction set. For a query head, with x the query:
-//   a = max |x|, floored;  qi = round(x * (127 / a));  sq = a / 127 * (scale * log2(e))
+// The arithmetic of int8 attention, the same to the bit on every instruction set.
+//
+// Queries and keys are mixed by a Walsh-Hadamard transform before they are rounded: products stay what they were (times
+// `mixed_channels`), and no channel stands out any more, on which the other channels would lose their bits. (Ashkboos et
+// al. 2024, QuaRot.) For a query head, with x the mixed query:
+//   a = max |x|, floored;  qi = round(x * (127 / a));  sq = a / 127 * (scale * log2(e) / mixed_channels)
 //   u[t] = (qi · ki[t]) * key_scale[t]
 // and for each step of kStepKeys keys, with m the highest u so far:
 //   m' = max(m, u);  shrink = 2^((m - m') * sq);  p[t] = 2^(u[t] * sq - m' * sq), 0 where hidden
@@ -84,6 +88,8 @@ constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim)
 // The denominator is the sum of p itself: summed from the rounded weights it would be as wrong as the weight of a token
 // with a small value (an attention sink) is coarse. 2^x has a polynomial of degree 4 with relative error 3e-6.
 namespace int8_attention {
+// Channels that are mixed with each other: the largest power of two that divides the head.
+constexpr size_t mixed_channels(size_t head_dim) { return head_dim & -head_dim; }
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLeastAmax = 1e-30f;
 inline constexpr float kLeastHeight = 1e-35f;
