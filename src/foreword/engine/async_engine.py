@@ -32,6 +32,12 @@ _INLINE_CHARS = 4096  # tokenising this much takes less time than a hop to anoth
 class AsyncEngine:
     """Serves many requests at once on one asyncio event loop.
 
+    >>> engine = AsyncEngine(build_engine(EngineOptions(model="smollm2:135m")))
+    >>> await engine.start()
+    >>> async for delta in engine.generate(await engine.encode("Once upon"), SamplingParams()):
+    ...     print(delta.completions[0].text, end="")
+    >>> await engine.shutdown()
+
     The step loop runs in one thread and owns the `Engine`. The event loop sends it requests and
     cancellations through an inbox that is emptied between steps, so a cancelled request is gone
     within one step.

@@ -171,14 +171,14 @@ def test_reads_what_the_gguf_package_writes(tmp_path: Path) -> None:
 
 @pytest.mark.gemma
 def test_a_large_vocabulary_is_fast(gemma_path: Path) -> None:
-    """262,144 tokens in under 0.15 s; and nothing of them is decoded by opening the file."""
+    """262,144 tokens in under 0.15 s of processor time; and nothing of them is decoded by opening the file."""
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         file = GGUFFile.open(gemma_path)
         values = [file.metadata[key] for key in file.metadata]
         decoded = sum(len(list(v)) for v in values if isinstance(v, StringArray))
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert decoded >= 262_144
     assert min(seconds) < 0.15
 
