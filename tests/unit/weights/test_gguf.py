@@ -171,7 +171,7 @@ def test_reads_what_the_gguf_package_writes(tmp_path: Path) -> None:
 
 @pytest.mark.gemma
 def test_a_large_vocabulary_is_fast(gemma_path: Path) -> None:
-    """262,144 tokens in under 0.15 s of processor time; and nothing of them is decoded by opening the file."""
+    """262,144 tokens in under 0.15 s of processor time; opening the file decodes none of them."""
     seconds = []
     for _ in range(3):
         start = time.process_time()
