@@ -9,7 +9,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -64,23 +63,9 @@ void pack_panels(uint32_t ggml_type, const Bytes& data, size_t rows, size_t cols
   }
 }
 
-// A 64-bit mix of all bytes, as fast as memory is read: finds damage, not malice.
-uint64_t checksum(const Bytes& data) {
-  constexpr size_t kParts = 8;  // run beside each other
-  constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;
+uint64_t checksum_of(const Bytes& data) {
   const nb::gil_scoped_release unlocked;
-  uint64_t parts[kParts] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const uint8_t* p = data.data();
-  size_t left = data.size();
-  for (; left >= sizeof parts; left -= sizeof parts, p += sizeof parts) {
-    uint64_t words[kParts];
-    std::memcpy(words, p, sizeof words);
-    for (size_t i = 0; i < kParts; ++i) parts[i] = std::rotl((parts[i] ^ words[i]) * kPrime, 29);
-  }
-  uint64_t sum = data.size();
-  for (; left > 0; --left, ++p) sum = std::rotl((sum ^ *p) * kPrime, 29);
-  for (const uint64_t part : parts) sum = std::rotl((sum ^ part) * kPrime, 29);
-  return sum;
+  return checksum(data.data(), data.size());
 }
 
 std::pair<uint64_t, uint64_t> skip_strings(Bytes data, uint64_t offset, uint64_t count) {
@@ -107,7 +92,7 @@ void bind_weights(nb::module_& m) {
   m.def("pack_panels", &pack_panels, nb::arg("ggml_type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"),
         nb::arg("out"));
   m.attr("PANEL_VERSION") = kPanelVersion;
-  m.def("checksum", &checksum, nb::arg("data"));
+  m.def("checksum", &checksum_of, nb::arg("data"));
   m.def("skip_strings", &skip_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
   m.def("read_strings", &read_strings, nb::arg("data"), nb::arg("offset"), nb::arg("count"));
 }

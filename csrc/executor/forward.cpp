@@ -50,15 +50,16 @@ void Forward::run(const Step& step) {
   compute_turns(all);
   for (size_t layer = 0; layer < model_.layers.size(); ++layer) {
     norm(work_.hidden, model_.layers[layer].attention_norm, work_.normed, all.rows(), true);
-    keys_and_values(layer, all);
     // Nothing reads the last layer's output but the logits: the other tokens are done with their keys and values.
     const bool last = layer + 1 == model_.layers.size();
-    const Batch& batch = last ? wanted : all;
-    if (batch.rows() == 0) return;
+    project(layer, all, !last);
     if (last) {
+      if (wanted.rows() == 0) return;
       keep_rows(step.logit_rows);
       compute_turns(wanted);
+      project_queries(layer, wanted.rows());
     }
+    const Batch& batch = last ? wanted : all;
     attend(layer, batch);
     mlp(layer, batch.rows());
   }
@@ -92,15 +93,17 @@ void Forward::compute_turns(const Batch& batch) {
   });
 }
 
-void Forward::keys_and_values(size_t index, const Batch& batch) {
+void Forward::project(size_t index, const Batch& batch, bool queries) {
   const Layer& layer = model_.layers[index];
   const std::array products{Product{layer.k, work_.k.row(0), work_.k.stride()},
-                            Product{.w = layer.v, .out = work_.v.row(0), .out_stride = work_.v.stride(), .fine = true}};
-  linear_.run(work_.normed, 0, batch.rows(), products);
+                            Product{.w = layer.v, .out = work_.v.row(0), .out_stride = work_.v.stride(), .fine = true},
+                            Product{layer.q, work_.q.row(0), work_.q.stride()}};
+  linear_.run(work_.normed, 0, batch.rows(), std::span(products).first(queries ? 3 : 2));
   for (const Batch::Sequence& sequence : batch.sequences) {
     threads_.run(sequence.count, kTokenGrain, [&](size_t begin, size_t end, unsigned) {
       for (size_t t = sequence.first + begin; t < sequence.first + end; ++t) {
         turn_heads(work_.k.row(t), model_.num_kv_heads, layer.k_norm, layer.rope, t);
+        if (queries) turn_heads(work_.q.row(t), model_.num_heads, layer.q_norm, layer.rope, t);
         const auto position = static_cast<size_t>(batch.positions[t]);
         const auto block = static_cast<size_t>(sequence.block_table[position / kBlockSize]);
         for (size_t head = 0; head < model_.num_kv_heads; ++head) {
@@ -116,14 +119,17 @@ void Forward::keys_and_values(size_t index, const Batch& batch) {
   }
 }
 
-void Forward::attend(size_t index, const Batch& batch) {
+void Forward::project_queries(size_t index, size_t rows) {
   const Layer& layer = model_.layers[index];
   const std::array products{Product{layer.q, work_.q.row(0), work_.q.stride()}};
-  linear_.run(work_.normed, 0, batch.rows(), products);
-  threads_.run(batch.rows(), kTokenGrain, [&](size_t begin, size_t end, unsigned) {
+  linear_.run(work_.normed, 0, rows, products);
+  threads_.run(rows, kTokenGrain, [&](size_t begin, size_t end, unsigned) {
     for (size_t t = begin; t < end; ++t) turn_heads(work_.q.row(t), model_.num_heads, layer.q_norm, layer.rope, t);
   });
+}
 
+void Forward::attend(size_t index, const Batch& batch) {
+  const Layer& layer = model_.layers[index];
   const std::vector<Tile> work = tiles(batch);
   threads_.run(work.size() * model_.num_kv_heads, 1, [&](size_t item, size_t, unsigned thread) {
     const Tile& tile = work[item / model_.num_kv_heads];

@@ -41,7 +41,9 @@ class Forward {
 
   void embed(std::span<const int32_t> token_ids);
   void compute_turns(const Batch& batch);
-  void keys_and_values(size_t layer, const Batch& batch);
+  // Keys and values, written to the cache, and in the same phase queries, where they are wanted of all rows.
+  void project(size_t layer, const Batch& batch, bool queries);
+  void project_queries(size_t layer, size_t rows);
   void attend(size_t layer, const Batch& batch);
   void mlp(size_t layer, size_t rows);
   void keep_rows(std::span<const int32_t> rows);

@@ -66,6 +66,9 @@ constexpr size_t panel_bytes(DType type, size_t cols) { return groups_of(cols) *
 void pack_panel(DType type, const uint8_t* data, size_t row_bytes, size_t rows, size_t cols, size_t first,
                 uint8_t* panel);
 
+// Fletcher's checksum over 64-bit words, as fast as memory is read: finds damage, not malice.
+uint64_t checksum(const uint8_t* data, size_t n);
+
 inline constexpr float kLeastActivation = 1e-30f;
 
 // What belongs to one group of a token's quantised activations.
