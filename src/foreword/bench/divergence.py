@@ -61,13 +61,18 @@ class Divergence:
         return float(np.expm1((self.nll - self.reference_nll).mean()))
 
     @property
+    def perplexity_change_error(self) -> float:
+        """Standard error of `perplexity_change`: how far another text of this size might be."""
+        return float((self.nll - self.reference_nll).std() / self.tokens**0.5)
+
+    @property
     def mean_kl(self) -> float:
         """Nats per token."""
         return float(self.kl.mean())
 
     @property
     def mean_kl_error(self) -> float:
-        """Standard error of `mean_kl`: how far another text of this kind and size might be."""
+        """Standard error of `mean_kl`."""
         return float(self.kl.std() / self.tokens**0.5)
 
     @property
@@ -82,6 +87,7 @@ class Divergence:
             "reference_perplexity": self.reference_perplexity,
             "perplexity": self.perplexity,
             "perplexity_change": self.perplexity_change,
+            "perplexity_change_standard_error": self.perplexity_change_error,
             "kl_mean": self.mean_kl,
             "kl_standard_error": self.mean_kl_error,
             "kl_p99": float(np.quantile(self.kl, 0.99)),

@@ -69,8 +69,10 @@ def eval_table(report: EvalReport) -> Table:
     for name in sides[0] | sides[1]:
         table.add_row(name, *(str(side.get(name, "–")) for side in sides))
     table.add_section()
-    change = f"{result.perplexity:.3f} ({result.perplexity_change:+.2%})"
-    table.add_row("perplexity", f"{result.reference_perplexity:.3f}", change)
+    change = f"{result.perplexity_change:+.2%} ± {result.perplexity_change_error:.2%}"
+    table.add_row(
+        "perplexity", f"{result.reference_perplexity:.3f}", f"{result.perplexity:.3f} ({change})"
+    )
     table.add_row(
         "KL to reference, nats/token", "", f"{result.mean_kl:.5f} ± {result.mean_kl_error:.5f}"
     )

@@ -25,6 +25,8 @@ _SKIP = (
     "seed",
 )
 
+_EXACT = {"compute": "float32", "kv_cache_dtype": "float32"}
+
 
 @takes(EngineOptions, panel="Engine (both configurations)", skip=_SKIP)
 def evaluate(
@@ -35,7 +37,12 @@ def evaluate(
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option("--reference", metavar="NAME=VALUE", help="One of the reference."),
+        typer.Option(
+            "--reference",
+            metavar="NAME=VALUE",
+            help="One of the reference, which otherwise computes and keeps keys and values in "
+            "float32.",
+        ),
     ] = None,
     text: Annotated[
         Path | None,
@@ -52,7 +59,7 @@ def evaluate(
     """Compare a configuration's predictions with a reference's, token by token.
 
     Perplexity of both, KL divergence in nats per token, and how often both find the same token
-    likeliest. For example: --set compute=int8 --reference compute=float32
+    likeliest. Without options: what foreword's defaults cost.
     """
     import json
 
@@ -65,7 +72,8 @@ def evaluate(
     from foreword.cli.overrides import parse_overrides
 
     settings = EvalSettings(windows=windows, window_tokens=window_tokens)
-    chosen, against = parse_overrides(set_ or ()), parse_overrides(reference or ())
+    chosen = parse_overrides(set_ or ())
+    against = _EXACT | parse_overrides(reference or ())
     words = corpus_text() if text is None else text.read_text(encoding="utf-8", errors="replace")
     first = _load(engine, against, settings.num_blocks)
     second = _load(engine, chosen, settings.num_blocks)

@@ -84,7 +84,10 @@ def test_numbers_that_can_be_worked_out_by_hand() -> None:
     assert result.reference_perplexity == pytest.approx(6**0.5, rel=1e-6)
     assert result.perplexity == pytest.approx(3)
     assert result.perplexity_change == pytest.approx(3 / 6**0.5 - 1, rel=1e-6)
+    half_gap = np.log(1.5) / 2  # of two differences, ln 1.5 and 0
+    assert result.perplexity_change_error == pytest.approx(half_gap / 2**0.5, rel=1e-6)
     assert result.mean_kl == pytest.approx(divergence / 2, abs=1e-7)
+    assert result.mean_kl_error == pytest.approx(divergence / 2 / 2**0.5, abs=1e-7)
     assert result.same_top_share == 1.0  # among equals the first counts
 
 
