@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import openai
 import pytest
 
 FOREWORD = str(Path(sys.executable).with_name("foreword"))
@@ -136,6 +137,25 @@ def test_models_lists_what_can_be_had_and_whole_paths(smollm2_path: Path) -> Non
     assert "smollm2:135m" in shown
     assert "gemma3:270m" in shown
     assert str(smollm2_path) in "".join(shown.split())
+
+
+def test_serve_tells_its_settings_answers_and_ends_with_zero(smollm2_path: Path) -> None:
+    options = ("--port", "0", "--served-model-name", "mine", "--max-num-seqs", "3")
+    server = subprocess.Popen(
+        [FOREWORD, "serve", str(smollm2_path), *options], stderr=subprocess.PIPE, text=True
+    )
+    assert server.stderr is not None
+    told = []
+    while not (line := server.stderr.readline()).startswith("listening on "):
+        assert line, "".join(told)
+        told.append(line)
+    assert ["max_num_seqs", "3", "as", "given"] in [line.split() for line in told]
+    client = openai.OpenAI(base_url=line.split()[-1] + "/v1", api_key="none")
+    answer = client.completions.create(model="mine", prompt="1, 2, 3, 4,", max_tokens=2)
+    assert answer.choices[0].text == " 5"
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 0
+    server.stderr.close()
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(smollm2_path: Path) -> None:
