@@ -41,14 +41,14 @@ template <typename Element>
 struct FloatKeys {
   const AttentionArgs& a;
   const Rows rows;
-  float weights[kRowTile][kStepKeys] = {};
-  float shrink[kRowTile] = {};
+  float weights[kTogether][kStepKeys];
+  float shrink[kTogether];
 
   FloatKeys(const AttentionArgs& args, float* rest) : a(args), rows(start_rows(args, kNothingSeen, rest)) {}
 
   // By dot products over channels in ascending order.
   template <size_t R, size_t B>
-  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, Scores<R>& out) {
+  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, float* out) {
     const float* q[R];
     for (size_t r = 0; r < R; ++r) {
       q[r] = a.q + (row + r) / a.group * a.q_stride + (row + r) % a.group * a.layout.head_dim;
@@ -68,37 +68,37 @@ struct FloatKeys {
       }
     }
     for (size_t r = 0; r < R; ++r) {
-      for (size_t b = 0; b < B; ++b) out[r][block + b] = dots[r][b] * splat(a.scale);
+      for (size_t b = 0; b < B; ++b) store(out + r * kStepKeys + (block + b) * kBlockSize, dots[r][b] * splat(a.scale));
     }
   }
 
   template <size_t R>
-  FOREWORD_INLINE void soften(const Blocks&, size_t row, const Scores<R>& scores) {
+  FOREWORD_INLINE void soften(const Blocks&, size_t row, size_t slot, const float* scores) {
     Vec lanes[R];
-    for (size_t r = 0; r < R; ++r) lanes[r] = max(max(scores[r][0], scores[r][1]), max(scores[r][2], scores[r][3]));
+    for (size_t r = 0; r < R; ++r) lanes[r] = highest_of(scores + r * kStepKeys);
     const Quad before = load_quad(rows.highest + row), step = for_rows<R>(lanes, highest4);
     const Quad now = before > step ? before : step;
     const Quad shrunk = exp(before - now);
     for (size_t r = 0; r < R; ++r) {
       Vec powers[kStepBlocks];
       for (size_t b = 0; b < kStepBlocks; ++b) {
-        powers[b] = exp(scores[r][b] - splat(now[r]));
-        store(weights[r] + b * kBlockSize, powers[b]);
+        powers[b] = exp(load(scores + r * kStepKeys + b * kBlockSize) - splat(now[r]));
+        store(weights[slot + r] + b * kBlockSize, powers[b]);
       }
       lanes[r] = (powers[0] + powers[1]) + (powers[2] + powers[3]);
     }
     store_quad(rows.highest + row, now);
-    store_quad(shrink, shrunk);
+    store_quad(shrink + slot, shrunk);
     store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
   }
 
   // Tokens in ascending order.
   template <size_t R, size_t C>
-  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t channel) {
+  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t slot, size_t channel) {
     Vec sums[R][C];
     for (size_t r = 0; r < R; ++r) {
       for (size_t c = 0; c < C; ++c) {
-        sums[r][c] = load(rows.sums + (row + r) * rows.width + channel + c * kLanes) * splat(shrink[r]);
+        sums[r][c] = load(rows.sums + (row + r) * rows.width + channel + c * kLanes) * splat(shrink[slot + r]);
       }
     }
     for (size_t b = blocks.begin; b < blocks.end; ++b) {
@@ -109,7 +109,7 @@ struct FloatKeys {
           value[c] = Element::load(values + (t * rows.width + c * kLanes) * Element::kBytes);
         }
         for (size_t r = 0; r < R; ++r) {
-          const Vec weight = splat(weights[r][b * kBlockSize + t]);
+          const Vec weight = splat(weights[slot + r][b * kBlockSize + t]);
           for (size_t c = 0; c < C; ++c) sums[r][c] = fma(weight, value[c], sums[r][c]);
         }
       }

@@ -21,6 +21,10 @@ inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
 // rows.
 inline constexpr size_t kSideBySide = kParts == 1 ? 4 : 1;
 
+// Rows that take a step together: first all scores, then all weights, then all sums, so that one row's long chain of
+// operations from scores to weights runs beside the others'.
+inline constexpr size_t kTogether = 16;
+
 // Running state of the rows of one call; arrays are padded to whole tiles of rows.
 struct Rows {
   float* sums;     // [rows][width]: values so far, weighted
@@ -29,16 +33,13 @@ struct Rows {
   float* total;    // [rows]: weight so far
 };
 
-// The blocks of one step that R rows look at.
+// The blocks of one step that some rows look at.
 struct Blocks {
   const uint8_t* at[kStepBlocks];
-  size_t begin, end;  // those outside are hidden from all rows
+  size_t begin, end;  // those outside are hidden from all of the rows
+  bool partly;        // some key of them is hidden from some row
   int64_t start;      // position of the step's first key
 };
-
-// R rows' scores, then weights, of a step's keys.
-template <size_t R>
-using Scores = Vec[R][kStepBlocks];
 
 FOREWORD_INLINE Quad load_quad(const float* p) {
   Quad q;
@@ -53,64 +54,84 @@ FOREWORD_INLINE Quad for_rows(const Vec (&v)[R], Fold4 fold4) {
   return fold4(v[0], v[R > 1 ? 1 : 0], v[R > 2 ? 2 : 0], v[R > 3 ? 3 : 0]);
 }
 
-// Hides keys outside (position - window, position].
-template <size_t R>
-FOREWORD_INLINE void hide(const AttentionArgs& a, const Blocks& blocks, size_t first_row, Scores<R>& scores) {
-  IntReg lane[kParts];
-  FOREWORD_EACH_PART {
-    for (size_t i = 0; i < kWidth; ++i) lane[p][i] = static_cast<int32_t>(p * kWidth + i);
-  }
-  for (size_t r = 0; r < R; ++r) {
-    const int64_t position = a.positions[(first_row + r) / a.group];
-    const auto last = static_cast<int32_t>(std::min<int64_t>(position - blocks.start, kStepKeys));
-    const auto first = static_cast<int32_t>(std::max<int64_t>(position - a.window + 1 - blocks.start, 0));
-    for (size_t b = 0; b < kStepBlocks; ++b) {
-      const auto shift = static_cast<int32_t>(b * kBlockSize);
-      FOREWORD_EACH_PART {
-        const IntReg seen = (lane[p] + shift >= first) & (lane[p] + shift <= last);
-        scores[r][b].part[p] = seen ? scores[r][b].part[p] : Reg{} + kHidden;
-      }
-    }
+FOREWORD_INLINE Vec highest_of(const float* scores) {
+  return max(max(load(scores), load(scores + kLanes)), max(load(scores + 2 * kLanes), load(scores + 3 * kLanes)));
+}
+
+// Calls body<R>(first) on runs of R rows, kRowTile as long as there are so many.
+template <typename Body>
+FOREWORD_INLINE void in_runs(size_t rows, Body body) {
+  size_t first = 0;
+  for (; first + kRowTile <= rows; first += kRowTile) body.template operator()<kRowTile>(first);
+  switch (rows - first) {
+    case 3: return body.template operator()<3>(first);
+    case 2: return body.template operator()<2>(first);
+    case 1: return body.template operator()<1>(first);
   }
 }
 
-// One step for R rows. `Keys` reads keys and values of one type:
-//   score<R, B>(blocks, block, row, out)  scores of B blocks from `block` on
-//   soften<R>(blocks, row, scores)        scores to weights; updates highest and total, remembers the shrinkage
-//   gather<R, C>(blocks, row, channel)    sums = sums * shrinkage + weights · values, C registers of channels
-template <size_t R, typename Keys>
-FOREWORD_INLINE void add_step(const AttentionArgs& a, Keys& keys, int64_t start, size_t row, size_t width) {
-  constexpr auto kBlock = static_cast<int64_t>(kBlockSize);
+// Hides keys outside (position - window, position] from one row.
+FOREWORD_INLINE void hide(int64_t position, int64_t window, const Blocks& blocks, float* scores) {
+  const auto last = static_cast<int32_t>(std::min<int64_t>(position - blocks.start, kStepKeys));
+  const auto first = static_cast<int32_t>(std::max<int64_t>(position - window + 1 - blocks.start, 0));
+  IntReg key;
+  for (size_t i = 0; i < kWidth; ++i) key[i] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < kStepKeys; i += kWidth, key += static_cast<int32_t>(kWidth)) {
+    const IntReg seen = (key >= first) & (key <= last);
+    store_reg(scores + i, seen ? load_reg(scores + i) : Reg{} + kHidden);
+  }
+}
+
+// The blocks that `rows` rows see of the step from `start` on; begin == end: none.
+FOREWORD_INLINE Blocks seen_blocks(const AttentionArgs& a, int64_t start, size_t row, size_t rows) {
+  constexpr auto kBlock = static_cast<int64_t>(kBlockSize), kStep = static_cast<int64_t>(kStepKeys);
   const int64_t oldest = int64_t{a.positions[row / a.group]} - a.window + 1;
-  const int64_t newest = a.positions[(row + R - 1) / a.group];
-  if (newest < start || oldest >= start + static_cast<int64_t>(kStepKeys)) return;
-  Blocks blocks{{}, 0, kStepBlocks, start};
+  const int64_t newest = a.positions[(row + rows - 1) / a.group];
+  Blocks blocks{{}, 0, 0, true, start};
+  if (newest < start || oldest >= start + kStep) return blocks;
+  blocks.partly = a.positions[row / a.group] < start + kStep - 1 || newest - a.window + 1 > start;
   if (oldest > start) blocks.begin = static_cast<size_t>((oldest - start) / kBlock);
-  if (newest < start + static_cast<int64_t>(kStepKeys)) blocks.end = static_cast<size_t>((newest - start) / kBlock) + 1;
+  blocks.end = std::min(static_cast<size_t>((newest - start) / kBlock) + 1, kStepBlocks);
   for (size_t b = blocks.begin; b < blocks.end; ++b) {
     const size_t index = static_cast<size_t>(start) / kBlockSize + b;
     blocks.at[b] = a.kv + static_cast<size_t>(a.block_table[index]) * a.block_stride;
   }
+  return blocks;
+}
 
-  Scores<R> scores;
-  if (kSideBySide == kStepBlocks && blocks.end - blocks.begin == kStepBlocks) {
-    keys.template score<R, kStepBlocks>(blocks, 0, row, scores);
-  } else {
-    for (auto& own : scores) {
-      for (Vec& v : own) v = splat(kHidden);
+// One step for up to kTogether rows. `Keys` reads keys and values of one type; `slot` is a row's place among the rows:
+//   score<R, B>(blocks, block, row, out)      scores of B blocks from `block` on, into out[R][kStepKeys]
+//   soften<R>(blocks, row, slot, scores)      scores to weights; updates highest and total, remembers the shrinkage
+//   gather<R, C>(blocks, row, slot, channel)  sums = sums * shrinkage + weights · values, C registers of channels
+template <typename Keys>
+FOREWORD_INLINE void add_step(const AttentionArgs& a, Keys& keys, int64_t start, size_t row, size_t rows,
+                              size_t width) {
+  const Blocks blocks = seen_blocks(a, start, row, rows);
+  if (blocks.begin == blocks.end) return;
+  const bool whole = blocks.end - blocks.begin == kStepBlocks;
+  alignas(64) float scores[kTogether * kStepKeys];
+  if (!whole) std::fill_n(scores, rows * kStepKeys, kHidden);
+  in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
+    float* out = scores + slot * kStepKeys;
+    if (kSideBySide == kStepBlocks && whole) {
+      keys.template score<R, kSideBySide>(blocks, 0, row + slot, out);
+    } else {
+      for (size_t b = blocks.begin; b < blocks.end; ++b) keys.template score<R, 1>(blocks, b, row + slot, out);
     }
-    for (size_t b = blocks.begin; b < blocks.end; ++b) keys.template score<R, 1>(blocks, b, row, scores);
+  });
+  for (size_t slot = 0; blocks.partly && slot < rows; ++slot) {
+    hide(a.positions[(row + slot) / a.group], a.window, blocks, scores + slot * kStepKeys);
   }
-  const int64_t all_seen = a.positions[row / a.group];  // of causality; of the window, the newest row's are fewest
-  if (all_seen < start + static_cast<int64_t>(kStepKeys) - 1 || newest - a.window + 1 > start) {
-    hide<R>(a, blocks, row, scores);
-  }
-  keys.template soften<R>(blocks, row, scores);
-  size_t d = 0;
-  for (; d + kSideBySide * kLanes <= width; d += kSideBySide * kLanes) {
-    keys.template gather<R, kSideBySide>(blocks, row, d);
-  }
-  for (; d < width; d += kLanes) keys.template gather<R, 1>(blocks, row, d);
+  in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
+    keys.template soften<R>(blocks, row + slot, slot, scores + slot * kStepKeys);
+  });
+  in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
+    size_t d = 0;
+    for (; d + kSideBySide * kLanes <= width; d += kSideBySide * kLanes) {
+      keys.template gather<R, kSideBySide>(blocks, row + slot, slot, d);
+    }
+    for (; d < width; d += kLanes) keys.template gather<R, 1>(blocks, row + slot, slot, d);
+  });
 }
 
 template <typename Keys>
@@ -120,12 +141,8 @@ void attend(const AttentionArgs& a, Keys& keys, const Rows& rows) {
   const int64_t first_seen = std::max<int64_t>(int64_t{a.positions[0]} - a.window + 1, 0);
   const int64_t last_seen = a.positions[a.tokens - 1];
   for (int64_t start = first_seen / kStep * kStep; start <= last_seen; start += kStep) {
-    size_t row = 0;
-    for (; row + kRowTile <= count; row += kRowTile) add_step<kRowTile>(a, keys, start, row, width);
-    switch (count - row) {
-      case 3: add_step<3>(a, keys, start, row, width); break;
-      case 2: add_step<2>(a, keys, start, row, width); break;
-      case 1: add_step<1>(a, keys, start, row, width); break;
+    for (size_t row = 0; row < count; row += kTogether) {
+      add_step(a, keys, start, row, std::min(kTogether, count - row), width);
     }
   }
   for (size_t r = 0; r < count; ++r) {

@@ -36,12 +36,12 @@ struct Int8Keys {
   float* rest;
   const Rows rows;
   const size_t stride;  // bytes of a query
-  int8_t* queries;      // [rows][stride]
+  int8_t* queries;      // [rows / kRowTile][stride / 4][kRowTile][4]
   float* scales;        // [rows]: sq
   int32_t* starts;      // [rows]: what a dot product begins with
-  uint8_t weights[kRowTile][kStepKeys] = {};
-  float shrink[kRowTile] = {};
-  float step[kRowTile] = {};  // what one unit of weight times value is worth
+  uint8_t weights[kTogether][kStepKeys];
+  float shrink[kTogether];
+  float step[kTogether];  // what one unit of weight times value is worth
 
   explicit Int8Keys(const AttentionArgs& args)
       : a(args), rest(nullptr), rows(start_rows(args, kNothingSeen, rest)), stride(round_up(a.layout.head_dim, kLanes)) {
@@ -52,41 +52,47 @@ struct Int8Keys {
     const float factor = a.scale * kLog2E / static_cast<float>(mixed_channels(a.layout.head_dim));
     for (size_t r = 0; r < count; ++r) {
       const float* q = a.q + r / a.group * a.q_stride + r % a.group * a.layout.head_dim;
-      int8_t* query = queries + r * stride;
+      int8_t query[kMostHeadDim];
       scales[r] = quantize_mixed(q, a.layout.head_dim, query) * factor;
       int32_t sum = 0;
       for (size_t d = 0; d < stride; ++d) sum += query[d];
+      for (size_t d = 0; d < stride; d += 4) {
+        std::memcpy(queries + (r / kRowTile * stride + d) * kRowTile + r % kRowTile * 4, query + d, 4);
+      }
       starts[r] = -128 * sum;
     }
     for (size_t r = count; r < padded; ++r) scales[r] = 0.0f;
   }
 
   template <size_t R, size_t B>
-  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, Scores<R>& out) {
+  FOREWORD_INLINE void score(const Blocks& blocks, size_t block, size_t row, float* out) {
     IntVec dots[R][B];
     for (size_t r = 0; r < R; ++r) {
       for (IntVec& v : dots[r]) v = splat(starts[row + r]);
     }
+    const int8_t* query = queries + row * stride;
     for (size_t d = 0; d < a.layout.head_dim; d += 4) {
       IntVec key[B];
       for (size_t b = 0; b < B; ++b) key[b] = load_ints(blocks.at[block + b] + d * kBlockSize);
       for (size_t r = 0; r < R; ++r) {
         int32_t four;
-        std::memcpy(&four, queries + (row + r) * stride + d, sizeof four);
-        const IntVec query = splat(four);
-        for (size_t b = 0; b < B; ++b) dots[r][b] = dot4(dots[r][b], key[b], query);
+        std::memcpy(&four, query + d * kRowTile + r * 4, sizeof four);
+        const IntVec channels = splat(four);
+        for (size_t b = 0; b < B; ++b) dots[r][b] = dot4(dots[r][b], key[b], channels);
       }
     }
     for (size_t b = 0; b < B; ++b) {
       const Vec scale = load_scales(blocks.at[block + b], 0);
-      for (size_t r = 0; r < R; ++r) out[r][block + b] = to_float(dots[r][b]) * scale;
+      for (size_t r = 0; r < R; ++r) {
+        store(out + r * kStepKeys + (block + b) * kBlockSize, to_float(dots[r][b]) * scale);
+      }
     }
   }
 
   template <size_t R>
-  FOREWORD_INLINE void soften(const Blocks& blocks, size_t row, const Scores<R>& scores) {
+  FOREWORD_INLINE void soften(const Blocks& blocks, size_t row, size_t slot, const float* scores) {
     Vec lanes[R];
-    for (size_t r = 0; r < R; ++r) lanes[r] = max(max(scores[r][0], scores[r][1]), max(scores[r][2], scores[r][3]));
+    for (size_t r = 0; r < R; ++r) lanes[r] = highest_of(scores + r * kStepKeys);
     const Quad before = load_quad(rows.highest + row), sq = load_quad(scales + row);
     const Quad height = for_rows<R>(lanes, highest4), now = before > height ? before : height;
     const Quad shrunk = power((before - now) * sq), base = now * sq;
@@ -100,28 +106,28 @@ struct Int8Keys {
     for (size_t r = 0; r < R; ++r) {
       Vec p[kStepBlocks];
       for (size_t b = 0; b < kStepBlocks; ++b) {
-        p[b] = power(fma(scores[r][b], splat(sq[r]), splat(-base[r])));
+        p[b] = power(fma(load(scores + r * kStepKeys + b * kBlockSize), splat(sq[r]), splat(-base[r])));
         weighted[r][b] = p[b] * value_scale[b];
       }
       lanes[r] = (p[0] + p[1]) + (p[2] + p[3]);
       heights[r] = max(max(weighted[r][0], weighted[r][1]), max(weighted[r][2], weighted[r][3]));
     }
     store_quad(rows.highest + row, now);
-    store_quad(shrink, shrunk);
+    store_quad(shrink + slot, shrunk);
     store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
 
     const Quad most = for_rows<R>(heights, highest4), floor = Quad{} + kLeastHeight;
     const Quad top = most > floor ? most : floor, inverse = 255.0f / top;
-    store_quad(step, top / 255.0f);
+    store_quad(step + slot, top / 255.0f);
     for (size_t r = 0; r < R; ++r) {
       for (size_t b = 0; b < kStepBlocks; ++b) {
-        store_rounded(weights[r] + b * kBlockSize, weighted[r][b] * splat(inverse[r]));
+        store_rounded(weights[slot + r] + b * kBlockSize, weighted[r][b] * splat(inverse[r]));
       }
     }
   }
 
   template <size_t R, size_t C>
-  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t channel) {
+  FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t slot, size_t channel) {
     IntVec dots[R][C] = {};
     for (size_t b = blocks.begin; b < blocks.end; ++b) {
       const uint8_t* values = blocks.at[b] + a.layout.values + channel * 4;
@@ -130,7 +136,7 @@ struct Int8Keys {
         for (size_t c = 0; c < C; ++c) value[c] = load_ints(values + t * rows.width + c * 4 * kLanes);
         for (size_t r = 0; r < R; ++r) {
           int32_t four;
-          std::memcpy(&four, weights[r] + b * kBlockSize + t, sizeof four);
+          std::memcpy(&four, weights[slot + r] + b * kBlockSize + t, sizeof four);
           const IntVec weight = splat(four);
           for (size_t c = 0; c < C; ++c) dots[r][c] = dot4(dots[r][c], weight, value[c]);
         }
@@ -139,7 +145,7 @@ struct Int8Keys {
     for (size_t r = 0; r < R; ++r) {
       for (size_t c = 0; c < C; ++c) {
         float* sums = rows.sums + (row + r) * rows.width + channel + c * kLanes;
-        store(sums, fma(to_float(dots[r][c]), splat(step[r]), load(sums) * splat(shrink[r])));
+        store(sums, fma(to_float(dots[r][c]), splat(step[slot + r]), load(sums) * splat(shrink[slot + r])));
       }
     }
   }

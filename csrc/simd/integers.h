@@ -65,13 +65,16 @@ FOREWORD_INLINE IntVec dot4(const IntVec& acc, const IntVec& unsigned_bytes, con
 
 // Each lane rounded to the nearest integer, ties to even, of which only the low byte is kept.
 FOREWORD_INLINE void store_rounded(uint8_t* to, const Vec& x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  typedef uint8_t ByteReg __attribute__((vector_size(kWidth)));
-  FOREWORD_EACH_PART {
-    const auto bits = reinterpret_cast<IntReg>(x.part[p] + kRound);
-    const auto bytes = __builtin_convertvector(bits, ByteReg);
-    std::memcpy(to + p * kWidth, &bytes, sizeof bytes);
-  }
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x.part[0])));
+#else
+  const __m256i low = _mm256_and_si256(_mm256_cvtps_epi32(x.part[0]), _mm256_set1_epi32(255));
+  const __m256i high = _mm256_and_si256(_mm256_cvtps_epi32(x.part[1]), _mm256_set1_epi32(255));
+  // Packing works within halves, so the quarters come out as 0 2 1 3.
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+#endif
 }
 
 // The largest of some magnitudes, as bits, and of `least`. In the order of integers no number is larger than infinity,
