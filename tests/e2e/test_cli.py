@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import openai
@@ -184,7 +184,7 @@ def test_help_lists_every_option_with_its_default() -> None:
 
 
 def test_import_is_quick() -> None:
-    code = "import time; t = time.perf_counter(); import foreword; print(time.perf_counter() - t)"
+    code = "import time; t = time.process_time(); import foreword; print(time.process_time() - t)"
     times = [
         float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(3)
     ]
@@ -192,10 +192,16 @@ def test_import_is_quick() -> None:
 
 
 def test_start_to_first_token_is_quick(smollm2_path: Path) -> None:
+    """In processor time, which a busy machine hardly stretches; both cores' together."""
+
+    def used_s() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
     foreword("run", "--max-tokens", "1", "Hello", "-m", str(smollm2_path))  # fills the caches
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        before_s = used_s()
         foreword("run", "--max-tokens", "1", "Hello", "-m", str(smollm2_path))
-        times.append(time.perf_counter() - began)
-    assert min(times) < 1.2  # the target is 0.6 s; a shared machine gets some slack
+        times.append(used_s() - before_s)
+    assert 0 < min(times) < 0.9  # 0.5 s here; on an idle machine it takes no longer by the clock
