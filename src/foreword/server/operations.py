@@ -38,7 +38,7 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", tags=["operations"])
     async def health() -> JSONResponse:
-        """Answer as ``/livez``, under the name that vLLM's users know."""
+        """Answer as /livez, under the name that vLLM's users know."""
         return _probe(engine.healthy)
 
     @app.get("/readyz", tags=["operations"])
