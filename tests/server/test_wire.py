@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import statistics
 import threading
 import time
 from typing import Any
@@ -97,7 +96,8 @@ def test_a_kept_connection_is_as_fast_as_a_new_one(server):
             reused.append(ttft(kept))
             with server.connect() as new:
                 fresh.append(ttft(new))
-    assert statistics.median(reused) < statistics.median(fresh) + 0.002
+    # A delayed acknowledgement would add 40 ms to each; a busy machine does not.
+    assert min(reused) < min(fresh) + 0.002
 
 
 def test_pipelined_requests_are_answered_in_order(server):
