@@ -12,10 +12,13 @@ namespace foreword::FOREWORD_ISA {
 
 namespace {
 
+// Tokens in a tile: as many as leave the inner loop in registers.
 #if defined(__AVX512VNNI__)
 constexpr size_t kTokenTile = 6;
-#else
+#elif defined(__AVX512F__)
 constexpr size_t kTokenTile = 4;
+#else
+constexpr size_t kTokenTile = 2;
 #endif
 constexpr size_t kColumnRegs = kPanelColumns / kWidth;
 constexpr size_t kFourBytes = kPanelColumns * 4;  // of four inputs of all columns, at a byte each
@@ -123,13 +126,22 @@ FOREWORD_INLINE IntReg add_pairs(IntReg words) {
 }
 #endif
 
+// Makes the compiler compute v here. GCC 12 puts all products of a group before all sums otherwise, and spills them.
+FOREWORD_INLINE void settle(IntReg& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#else
+  asm("" : "+x"(v));
+#endif
+}
+
 constexpr size_t kPair = 2;  // column registers at a time: their sums and a tile's tokens fit sixteen registers
 
 // Without dot products of bytes: pairs of products of four bits by eight, eight of which a 16-bit sum holds
 // (8 * 2 * 15 * 127 < 2^15). Bytes are two such halves.
 template <size_t kBits, size_t T>
 FOREWORD_INLINE void add_group(const uint8_t* weights, const int8_t* x, size_t stride, Dots<T>& dots) {
-#pragma GCC unroll 2
+#pragma GCC unroll 1
   for (size_t first = 0; first < kColumnRegs; first += kPair) {
     const auto add = [&](auto half, int shift) FOREWORD_INLINE_LAMBDA {
       IntReg words[T][kPair] = {};
@@ -138,7 +150,10 @@ FOREWORD_INLINE void add_group(const uint8_t* weights, const int8_t* x, size_t s
         for (size_t j = 0; j < kPair; ++j) halves[j] = half(bytes[j]);
         for (size_t t = 0; t < T; ++t) {
           const IntReg token = four_activations(x + t * stride + four * 4);
-          for (size_t j = 0; j < kPair; ++j) words[t][j] = add_words(words[t][j], multiply_pairs(halves[j], token));
+          for (size_t j = 0; j < kPair; ++j) {
+            words[t][j] = add_words(words[t][j], multiply_pairs(halves[j], token));
+            settle(words[t][j]);
+          }
         }
       });
       for (size_t t = 0; t < T; ++t) {
