@@ -60,8 +60,8 @@ bench: $(VENV)/.built  ## TTFT and decode speed of the default model
 
 # The C++ core with checks in it, each kind in a build folder of its own; not part of `make test`.
 SANITIZED = $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
-  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=$(CXX) \
-  -DFOREWORD_SANITIZE=$(2) \
+  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_CXX_COMPILER=$(CXX) -DFOREWORD_SANITIZE=$(2) \
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO= \
   && $(BIN)/cmake --build build/$(1) --target $(3)
 # The runtime comes before all else in a process whose program was built without it; Python's own
 # allocator would hide the bounds of what it hands out, and its leaks are its own. --capture=sys leaves

@@ -3,6 +3,7 @@
 #include "foreword/features.h"
 #include "foreword/kernels.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -23,29 +24,37 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Work per second, where `work` does a little and returns how much. All threads begin together and each times itself.
+// Work per second, where `work` does a little and returns how much. From when the first thread begins to when the last one
+// ends: threads that ran one after the other must not count as if they had shared the memory.
 double measure(unsigned threads, double seconds, const std::function<size_t(unsigned thread)>& work) {
+  struct Part {
+    Clock::time_point start, end;
+    size_t done = 0;
+  };
   std::atomic<unsigned> waiting{threads};
-  std::vector<double> rates(threads);
+  std::vector<Part> parts(threads);
   const auto body = [&](unsigned thread) {
     work(thread);  // wakes the wide units up
     --waiting;
     while (waiting > 0) std::this_thread::yield();
-    const auto start = Clock::now();
-    double done = 0, elapsed = 0;
-    while (elapsed < seconds) {
-      done += static_cast<double>(work(thread));
-      elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    }
-    rates[thread] = done / elapsed;
+    Part part{Clock::now(), {}, 0};
+    do {
+      part.done += work(thread);
+      part.end = Clock::now();
+    } while (part.end - part.start < std::chrono::duration<double>(seconds));
+    parts[thread] = part;
   };
   std::vector<std::thread> others;
   for (unsigned thread = 1; thread < threads; ++thread) others.emplace_back(body, thread);
   body(0);
   for (std::thread& other : others) other.join();
-  double sum = 0;
-  for (const double rate : rates) sum += rate;
-  return sum;
+  Part all = parts[0];
+  for (unsigned thread = 1; thread < threads; ++thread) {
+    all.start = std::min(all.start, parts[thread].start);
+    all.end = std::max(all.end, parts[thread].end);
+    all.done += parts[thread].done;
+  }
+  return static_cast<double>(all.done) / std::chrono::duration<double>(all.end - all.start).count();
 }
 
 #if defined(__x86_64__)
@@ -120,13 +129,13 @@ ReadProbe::ReadProbe(size_t bytes) : bytes_(round_up(bytes, static_cast<size_t>(
 
 void ReadProbe::Free::operator()(char* p) const { ::operator delete(p, kHugePage); }
 
-double ReadProbe::rate(unsigned threads, double seconds) const {
+double ReadProbe::rate(unsigned threads, double seconds) {
   using Vector [[gnu::vector_size(16)]] = uint64_t;  // what every 64-bit processor has
   constexpr size_t kVectors = 4, kLine = kVectors * sizeof(Vector);
   constexpr size_t kStretch = 1 << 20;  // bytes between two looks at the clock
   const size_t share = bytes_ / threads / kLine * kLine;
-  std::vector<size_t> offsets(threads * kLine);  // a cache line for each thread's own
-  return measure(threads, seconds, [&](unsigned thread) {
+  std::vector<size_t> offsets(threads * kLine, next_ % share);  // a cache line for each thread's own
+  const double rate = measure(threads, seconds, [&](unsigned thread) {
     size_t& offset = offsets[thread * kLine];
     const char* from = memory_.get() + thread * share + offset;
     const size_t bytes = share - offset < kStretch ? share - offset : kStretch;
@@ -141,6 +150,8 @@ double ReadProbe::rate(unsigned threads, double seconds) const {
     offset = offset + bytes < share ? offset + bytes : 0;
     return bytes;
   });
+  next_ = offsets[0];
+  return rate;
 }
 
 }  // namespace foreword

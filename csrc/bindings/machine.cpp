@@ -46,7 +46,7 @@ nb::list arithmetic_rates(unsigned threads, double seconds) {
   return rates;
 }
 
-double read_rate(const ReadProbe& self, unsigned threads, double seconds) {
+double read_rate(ReadProbe& self, unsigned threads, double seconds) {
   check(threads, seconds);
   nb::gil_scoped_release unlocked;
   return self.rate(threads, seconds);
