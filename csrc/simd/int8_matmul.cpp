@@ -172,7 +172,7 @@ FOREWORD_INLINE void add_group(const uint8_t* weights, const int8_t* x, size_t s
 #endif
 
 template <size_t T>
-void write(const Int8MatmulArgs& a, size_t token, const Reg (&sums)[T][kColumnRegs]) {
+FOREWORD_INLINE void write(const Int8MatmulArgs& a, size_t token, const Reg (&sums)[T][kColumnRegs]) {
   for (size_t t = 0; t < T; ++t) {
     float row[kPanelColumns];
     float* out = a.out + (token + t) * a.out_stride;
