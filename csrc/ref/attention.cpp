@@ -144,27 +144,30 @@ void add_step(const AttentionArgs& a, const Quantized& q, const Seen& seen, int6
   }
   const float shrink = power((row.highest - now) * sq), base = now * sq;
   row.highest = now;
-  float height = kLeastHeight;
+  constexpr size_t kHalf = kStepKeys / 2;
+  std::array<float, 2> height{kLeastHeight, kLeastHeight};
   for (size_t t = 0; t < kStepKeys; ++t) {
     const int64_t at = start + static_cast<int64_t>(t);
     p[t] = 0.0f;
     if (!seen.contains(at)) continue;
     p[t] = power(std::fma(u[t], sq, -base));
     w[t] = p[t] * float_at(block_of(a, at) + layout.scales, kBlockSize + t % kBlockSize);
-    height = std::max(height, w[t]);
+    height[t / kHalf] = std::max(height[t / kHalf], w[t]);
   }
   row.total = row.total * shrink + sum_of(p);
-  const float inverse = 255.0f / height, step = height / 255.0f;
   for (size_t d = 0; d < layout.head_dim; ++d) {
-    int32_t sum = 0;
+    std::array<int32_t, 2> sums{};
     for (size_t t = 0; t < kStepKeys; ++t) {
       const int64_t at = start + static_cast<int64_t>(t);
       if (!seen.contains(at)) continue;
       const uint8_t byte = block_of(a, at)[layout.values + value_byte(layout, d, t % kBlockSize)];
-      const float weight = std::isfinite(w[t]) ? w[t] * inverse : 0.0f;  // if not, `total` is no number
-      sum += static_cast<int32_t>(std::nearbyint(weight)) * static_cast<int8_t>(byte);
+      const float weight = std::isfinite(w[t]) ? w[t] * (255.0f / height[t / kHalf]) : 0.0f;  // if not, `total` is no number
+      sums[t / kHalf] += static_cast<int32_t>(std::nearbyint(weight)) * static_cast<int8_t>(byte);
     }
-    row.sums[d] = std::fma(static_cast<float>(sum), step, row.sums[d] * shrink);
+    row.sums[d] *= shrink;
+    for (size_t i = 0; i < 2; ++i) {
+      row.sums[d] = std::fma(static_cast<float>(sums[i]), height[i] / 255.0f, row.sums[d]);
+    }
   }
 }
 

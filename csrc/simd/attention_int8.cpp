@@ -41,7 +41,7 @@ struct Int8Keys {
   int32_t* starts;      // [rows]: what a dot product begins with
   uint8_t weights[kTogether][kStepKeys];
   float shrink[kTogether];
-  float step[kTogether];  // what one unit of weight times value is worth
+  float steps[2][kTogether];  // for each half of the keys: what one unit of weight times value is worth
 
   explicit Int8Keys(const AttentionArgs& args)
       : a(args), rest(nullptr), rows(start_rows(args, kNothingSeen, rest)), stride(round_up(a.layout.head_dim, kLanes)) {
@@ -102,7 +102,7 @@ struct Int8Keys {
       const bool used = blocks.begin <= b && b < blocks.end;
       value_scale[b] = used ? load_scales(blocks.at[b], kBlockSize) : splat(0.0f);
     }
-    Vec heights[R];
+    Vec heights[2][R];
     for (size_t r = 0; r < R; ++r) {
       Vec p[kStepBlocks];
       for (size_t b = 0; b < kStepBlocks; ++b) {
@@ -110,26 +110,46 @@ struct Int8Keys {
         weighted[r][b] = p[b] * value_scale[b];
       }
       lanes[r] = (p[0] + p[1]) + (p[2] + p[3]);
-      heights[r] = max(max(weighted[r][0], weighted[r][1]), max(weighted[r][2], weighted[r][3]));
+      for (size_t half = 0; half < 2; ++half) heights[half][r] = max(weighted[r][2 * half], weighted[r][2 * half + 1]);
     }
     store_quad(rows.highest + row, now);
     store_quad(shrink + slot, shrunk);
     store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
 
-    const Quad most = for_rows<R>(heights, highest4), floor = Quad{} + kLeastHeight;
-    const Quad top = most > floor ? most : floor, inverse = 255.0f / top;
-    store_quad(step + slot, top / 255.0f);
-    for (size_t r = 0; r < R; ++r) {
-      for (size_t b = 0; b < kStepBlocks; ++b) {
-        store_rounded(weights[slot + r] + b * kBlockSize, weighted[r][b] * splat(inverse[r]));
+    for (size_t half = 0; half < 2; ++half) {
+      const Quad most = for_rows<R>(heights[half], highest4), floor = Quad{} + kLeastHeight;
+      const Quad top = most > floor ? most : floor, inverse = 255.0f / top;
+      store_quad(steps[half] + slot, top / 255.0f);
+      for (size_t r = 0; r < R; ++r) {
+        for (size_t b = 2 * half; b < 2 * half + 2; ++b) {
+          store_rounded(weights[slot + r] + b * kBlockSize, weighted[r][b] * splat(inverse[r]));
+        }
       }
     }
   }
 
   template <size_t R, size_t C>
   FOREWORD_INLINE void gather(const Blocks& blocks, size_t row, size_t slot, size_t channel) {
-    IntVec dots[R][C] = {};
-    for (size_t b = blocks.begin; b < blocks.end; ++b) {
+    float* sums = rows.sums + row * rows.width + channel;
+    IntVec dots[R][C];
+    add_up(blocks, 0, slot, channel, dots);
+    each<R, C>([&](size_t r, size_t c) FOREWORD_INLINE_LAMBDA {
+      float* sum = sums + r * rows.width + c * kLanes;
+      store(sum, fma(to_float(dots[r][c]), splat(steps[0][slot + r]), load(sum) * splat(shrink[slot + r])));
+    });
+    add_up(blocks, 1, slot, channel, dots);
+    each<R, C>([&](size_t r, size_t c) FOREWORD_INLINE_LAMBDA {
+      float* sum = sums + r * rows.width + c * kLanes;
+      store(sum, fma(to_float(dots[r][c]), splat(steps[1][slot + r]), load(sum)));
+    });
+  }
+
+  // dots = weights · values over half of the step's keys.
+  template <size_t R, size_t C>
+  FOREWORD_INLINE void add_up(const Blocks& blocks, size_t half, size_t slot, size_t channel, IntVec (&dots)[R][C]) {
+    each<R, C>([&](size_t r, size_t c) FOREWORD_INLINE_LAMBDA { dots[r][c] = splat(int32_t{0}); });
+    const size_t begin = std::max(blocks.begin, half * 2), end = std::min(blocks.end, half * 2 + 2);
+    for (size_t b = begin; b < end; ++b) {
       const uint8_t* values = blocks.at[b] + a.layout.values + channel * 4;
       for (size_t t = 0; t < kBlockSize; t += 4) {
         IntVec value[C];
@@ -142,11 +162,12 @@ struct Int8Keys {
         }
       }
     }
+  }
+
+  template <size_t R, size_t C, typename Body>
+  FOREWORD_INLINE static void each(Body body) {
     for (size_t r = 0; r < R; ++r) {
-      for (size_t c = 0; c < C; ++c) {
-        float* sums = rows.sums + (row + r) * rows.width + channel + c * kLanes;
-        store(sums, fma(to_float(dots[r][c]), splat(step[slot + r]), load(sums) * splat(shrink[slot + r])));
-      }
+      for (size_t c = 0; c < C; ++c) body(r, c);
     }
   }
 

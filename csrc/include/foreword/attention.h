@@ -83,8 +83,8 @@ constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim)
 // and for each step of kStepKeys keys, with m the highest u so far:
 //   m' = max(m, u);  shrink = 2^((m - m') * sq);  p[t] = 2^(u[t] * sq - m' * sq), 0 where hidden
 //   total = total * shrink + sum of p
-//   w[t] = p[t] * value_scale[t];  h = max w, floored;  wi = round(w * (255 / h))
-//   out = out * shrink + (wi · vi) * (h / 255)
+//   w[t] = p[t] * value_scale[t];  for each half of the step:  h = max w, floored;  wi = round(w * (255 / h))
+//   out = (out * shrink + (wi · vi) * (h / 255) of the first half) + (wi · vi) * (h / 255) of the second
 // The denominator is the sum of p itself: summed from the rounded weights it would be as wrong as the weight of a token
 // with a small value (an attention sink) is coarse. 2^x has a polynomial of degree 4 with relative error 3e-6.
 namespace int8_attention {

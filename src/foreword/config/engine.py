@@ -87,21 +87,6 @@ class EngineConfig:
     choices: tuple[Choice, ...]
 
 
-def choose_kv_cache_dtype(options: EngineOptions) -> Choice:
-    """What keys and values are kept as: asked before `resolve`, since blocks' sizes follow from it.
-
-    Raises:
-        ConfigError: there is no such type.
-    """
-    asked = options.kv_cache_dtype
-    if asked == "auto":
-        return Choice("kv_cache_dtype", "float32", "exact")
-    if asked not in KV_CACHE_DTYPES:
-        known = ", ".join(("auto", *KV_CACHE_DTYPES))
-        raise ConfigError("kv_cache_dtype", f"must be one of {known}, not {asked!r}")
-    return Choice("kv_cache_dtype", asked, "as given")
-
-
 def choose_compute(options: EngineOptions, isa: str) -> Choice:
     """The linear layers' arithmetic, where ``isa`` are the kernels that will run.
 
@@ -118,12 +103,28 @@ def choose_compute(options: EngineOptions, isa: str) -> Choice:
     return Choice("compute", "float32", f"{isa} has no fast products of integers")
 
 
+def choose_kv_cache_dtype(options: EngineOptions, compute: str) -> Choice:
+    """What keys and values are kept as, where ``compute`` is the linear layers' arithmetic.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+    asked = options.kv_cache_dtype
+    if asked in KV_CACHE_DTYPES:
+        return Choice("kv_cache_dtype", asked, "as given")
+    if asked != "auto":
+        known = ", ".join(("auto", *KV_CACHE_DTYPES))
+        raise ConfigError("kv_cache_dtype", f"must be one of {known}, not {asked!r}")
+    return Choice("kv_cache_dtype", compute, f"as the layers compute: {compute}")
+
+
 def resolve(
     options: EngineOptions,
     *,
     context_length: int,
     block_bytes: int,
     free_memory_bytes: int,
+    kv_cache_dtype: Choice,
     made: Iterable[Choice] = (),
 ) -> EngineConfig:
     """Turn options into settings that fit the model and the machine.
@@ -133,12 +134,13 @@ def resolve(
         context_length: tokens that the model was made for.
         block_bytes: KV bytes of one block, over all layers.
         free_memory_bytes: memory that the process may still take.
-        made: choices that were made before.
+        kv_cache_dtype: what `choose_kv_cache_dtype` says.
+        made: other choices that were made before.
 
     Raises:
         ConfigError: an option has a value that cannot work.
     """
-    choices = list(made)
+    choices = [*made, kv_cache_dtype]
 
     def choose(name: str, value: int, why: str) -> int:
         choices.append(Choice(name, value, why))
@@ -168,8 +170,6 @@ def resolve(
     else:
         model_len = choose("max_model_len", model_len, "the model's context")
 
-    kv_cache_dtype = choose_kv_cache_dtype(options)
-    choices.append(kv_cache_dtype)
     why = _why(options, "enable_prefix_caching")
     choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, why))
     return EngineConfig(

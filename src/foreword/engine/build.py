@@ -27,9 +27,9 @@ def build_engine(options: EngineOptions) -> Engine:
     path = registry.resolve(options.model)
     file = GGUFFile.open(path)
     spec = load_spec(file)
-    kv_cache_dtype = str(choose_kv_cache_dtype(options).value)
     isa = resolve_isa(options.isa)
     compute = choose_compute(options, isa)
+    kv_cache_dtype = choose_kv_cache_dtype(options, str(compute.value))
     backend = CpuBackend(
         file,
         spec,
@@ -37,7 +37,7 @@ def build_engine(options: EngineOptions) -> Engine:
         num_threads=options.num_threads or 0,
         isa=isa,
         compute=str(compute.value),
-        kv_cache_dtype=kv_cache_dtype,
+        kv_cache_dtype=str(kv_cache_dtype.value),
         panel_folder=registry.cache_folder() / "panels",
     )
     config = resolve(
@@ -45,6 +45,7 @@ def build_engine(options: EngineOptions) -> Engine:
         context_length=spec.context_length,
         block_bytes=backend.block_bytes,
         free_memory_bytes=free_memory_bytes(),
+        kv_cache_dtype=kv_cache_dtype,
         made=(compute,),
     )
     tokenizer = Tokenizer.load(file)
@@ -52,7 +53,7 @@ def build_engine(options: EngineOptions) -> Engine:
         {
             "model": file.fingerprint,
             "arithmetic": str(compute.value).encode(),
-            "kv_cache_dtype": kv_cache_dtype.encode(),
+            "kv_cache_dtype": config.cache.kv_cache_dtype.encode(),
         }
     )
     return Engine(backend, tokenizer, config, model_name=options.model, cache_root=cache_root)

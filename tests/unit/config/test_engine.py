@@ -6,18 +6,26 @@ import dataclasses
 
 import pytest
 
-from foreword.config.engine import EngineConfig, EngineOptions, choose_compute, resolve
+from foreword.config.engine import (
+    EngineConfig,
+    EngineOptions,
+    choose_compute,
+    choose_kv_cache_dtype,
+    resolve,
+)
 from foreword.errors import ConfigError
 
 GIB = 2**30
 
 
 def resolved(memory: int = 8 * GIB, **options: object) -> EngineConfig:
+    asked = EngineOptions(**options)  # type: ignore[arg-type]
     return resolve(
-        EngineOptions(**options),  # type: ignore[arg-type]
+        asked,
         context_length=2048,
         block_bytes=1 << 20,
         free_memory_bytes=memory,
+        kv_cache_dtype=choose_kv_cache_dtype(asked, "float32"),
     )
 
 
@@ -92,6 +100,7 @@ def test_compute_follows_the_kernels_and_says_so(isa: str, compute: str) -> None
             context_length=64,
             block_bytes=1024,
             free_memory_bytes=GIB,
+            kv_cache_dtype=choose_kv_cache_dtype(EngineOptions(), compute),
             made=(choice,),
         ).choices
     )
@@ -115,7 +124,16 @@ def test_every_setting_is_explained() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_kv_cache_dtype_is_as_asked(dtype: str) -> None:
-    assert resolved(kv_cache_dtype=dtype).cache.kv_cache_dtype == dtype
+    config = resolved(kv_cache_dtype=dtype)
+    assert config.cache.kv_cache_dtype == dtype
+    assert [c.why for c in config.choices if c.value == dtype] == ["as given"]
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_kv_cache_dtype_follows_the_arithmetic(compute: str) -> None:
+    choice = choose_kv_cache_dtype(EngineOptions(), compute)
+    assert choice.value == compute
+    assert compute in choice.why
 
 
 def test_an_unknown_kv_cache_dtype_is_refused_by_name() -> None:
