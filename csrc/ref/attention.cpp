@@ -24,7 +24,7 @@ float float_at(const uint8_t* base, size_t index) {
   return value;
 }
 
-// What one float cell of a block holds; `offset` in elements.
+// One float of a block, `index` floats after `base`.
 float cell(const KVLayout& layout, const uint8_t* base, size_t index) {
   return layout.dtype == KVDType::kFloat16 ? half_to_float(base + 2 * index) : float_at(base, index);
 }
