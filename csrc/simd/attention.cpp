@@ -12,9 +12,7 @@ constexpr float kNothingSeen = -1e30f;  // a running maximum that is finite, so 
 struct Float32 {
   static constexpr size_t kBytes = 4;
   FOREWORD_INLINE static Vec load(const uint8_t* from) {
-    Vec v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
+    return FOREWORD_ISA::load(reinterpret_cast<const float*>(from));
   }
 };
 

@@ -172,9 +172,7 @@ struct Int8Keys {
   }
 
   FOREWORD_INLINE Vec load_scales(const uint8_t* block, size_t first) const {
-    Vec v;
-    std::memcpy(&v, block + a.layout.scales + first * sizeof(float), sizeof v);
-    return v;
+    return load(reinterpret_cast<const float*>(block + a.layout.scales) + first);
   }
 };
 

@@ -13,7 +13,7 @@ struct IntVec {
 
 FOREWORD_INLINE IntVec load_ints(const void* from) {
   IntVec v;
-  std::memcpy(&v, from, sizeof v);
+  FOREWORD_EACH_PART std::memcpy(&v.part[p], static_cast<const uint8_t*>(from) + p * sizeof(IntReg), sizeof(IntReg));
   return v;
 }
 FOREWORD_INLINE IntVec splat(int32_t x) {
