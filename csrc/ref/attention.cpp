@@ -161,7 +161,8 @@ void add_step(const AttentionArgs& a, const Quantized& q, const Seen& seen, int6
       const int64_t at = start + static_cast<int64_t>(t);
       if (!seen.contains(at)) continue;
       const uint8_t byte = block_of(a, at)[layout.values + value_byte(layout, d, t % kBlockSize)];
-      const float weight = std::isfinite(w[t]) ? w[t] * (255.0f / height[t / kHalf]) : 0.0f;  // if not, `total` is no number
+      const float weight = w[t] * (255.0f / height[t / kHalf]);
+      if (!std::isfinite(weight)) continue;  // all weights are 0, or `total` is no number
       sums[t / kHalf] += static_cast<int32_t>(std::nearbyint(weight)) * static_cast<int8_t>(byte);
     }
     row.sums[d] *= shrink;

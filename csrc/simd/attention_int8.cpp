@@ -16,13 +16,13 @@ using namespace int8_attention;
 // 2^x, 0 below kLowestPower.
 template <typename V>
 FOREWORD_INLINE V power(V x) {
-  using Int = decltype(x < x);
+  using Bits [[gnu::vector_size(sizeof(V))]] = uint32_t;  // below kLowestPower they wrap, and are not used
   const V zero{}, rounded = x + (zero + kRound), part = x - (rounded - kRound);
   V p = fma(zero + kPower[3], part, zero + kPower[2]);
   p = fma(p, part, zero + kPower[1]);
   p = fma(p, part, zero + kPower[0]);
   p = fma(p, part, zero + 1.0f);
-  const Int bits = reinterpret_cast<Int>(p) + (reinterpret_cast<Int>(rounded) << 23);
+  const Bits bits = reinterpret_cast<Bits>(p) + (reinterpret_cast<Bits>(rounded) << 23);
   return x < kLowestPower ? zero : reinterpret_cast<V>(bits);
 }
 FOREWORD_INLINE Vec power(const Vec& x) {
