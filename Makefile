@@ -74,7 +74,7 @@ sanitize: $(VENV)/.built $(VENV)/.dev  ## kernels and backend under AddressSanit
 	$(call SANITIZED,thread,thread,thread_pool_test)
 	build/thread/thread_pool_test
 	$(call SANITIZED,address,address$(COMMA)undefined,_core)
-	$(SANITIZED_PYTHON) tools/pytest_with_core.py build/address/_core*.so tests/parity tests/unit/backends -q --capture=sys $(PYTEST_ARGS)
+	$(SANITIZED_PYTHON) tools/pytest_with_core.py build/address/_core*.so tests/parity tests/unit/backends -q --capture=sys -k 'not speed' $(PYTEST_ARGS)
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) build
