@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from foreword.models.decoder import decoder_layer, decoder_spec
 from foreword.models.hparams import Hparams
-from foreword.models.spec import (
-    Activation,
-    AttentionSpec,
-    LayerSpec,
-    MlpSpec,
-    ModelSpec,
-    RopeSpec,
-)
+from foreword.models.spec import Activation, LayerSpec, ModelSpec, RopeSpec
 
 GLOBAL_EVERY = 6  # layers 5, 11, 17, … see everything, the others a window
 LOCAL_ROPE_BASE = 10000.0
@@ -43,43 +37,14 @@ def gemma3_spec(hp: Hparams) -> ModelSpec:
 
     def layer(i: int) -> LayerSpec:
         is_global = (i + 1) % GLOBAL_EVERY == 0
-        return LayerSpec(
-            attention=AttentionSpec(
-                scale=score_width**-0.5,
-                window=None if is_global else window,
-                rope=everywhere if is_global else nearby,
-                q=f"blk.{i}.attn_q.weight",
-                k=f"blk.{i}.attn_k.weight",
-                v=f"blk.{i}.attn_v.weight",
-                output=f"blk.{i}.attn_output.weight",
-                q_norm=f"blk.{i}.attn_q_norm.weight",
-                k_norm=f"blk.{i}.attn_k_norm.weight",
-            ),
-            mlp=MlpSpec(
-                activation=Activation.GELU_TANH,
-                gate=f"blk.{i}.ffn_gate.weight",
-                up=f"blk.{i}.ffn_up.weight",
-                down=f"blk.{i}.ffn_down.weight",
-            ),
-            attention_norm=f"blk.{i}.attn_norm.weight",
-            mlp_norm=f"blk.{i}.ffn_norm.weight",
-            post_attention_norm=f"blk.{i}.post_attention_norm.weight",
-            post_mlp_norm=f"blk.{i}.post_ffw_norm.weight",
+        return decoder_layer(
+            i,
+            activation=Activation.GELU_TANH,
+            scale=score_width**-0.5,
+            rope=everywhere if is_global else nearby,
+            window=None if is_global else window,
+            qk_norms=True,
+            post_norms=True,
         )
 
-    return ModelSpec(
-        architecture=hp.architecture,
-        vocab_size=hp.vocab_size(),
-        context_length=hp.size("context_length"),
-        hidden_size=hidden,
-        mlp_size=hp.size("feed_forward_length"),
-        num_heads=heads,
-        num_kv_heads=hp.size("attention.head_count_kv", heads),
-        head_dim=head_dim,
-        norm_eps=hp.number("attention.layer_norm_rms_epsilon"),
-        embedding_scale=hidden**0.5,
-        embedding="token_embd.weight",
-        output_norm="output_norm.weight",
-        output=hp.optional_tensor("output.weight") or "token_embd.weight",
-        layers=tuple(layer(i) for i in range(num_layers)),
-    )
+    return decoder_spec(hp, layer, head_dim=head_dim, embedding_scale=hidden**0.5)

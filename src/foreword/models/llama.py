@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from foreword.models.decoder import decoder_layer, decoder_spec
 from foreword.models.hparams import Hparams
-from foreword.models.spec import (
-    Activation,
-    AttentionSpec,
-    LayerSpec,
-    MlpSpec,
-    ModelSpec,
-    RopeSpec,
-)
+from foreword.models.spec import Activation, LayerSpec, ModelSpec, RopeSpec
 
 
 def llama_spec(hp: Hparams) -> ModelSpec:
@@ -31,39 +25,6 @@ def llama_spec(hp: Hparams) -> ModelSpec:
     )
 
     def layer(i: int) -> LayerSpec:
-        return LayerSpec(
-            attention=AttentionSpec(
-                scale=head_dim**-0.5,
-                window=None,
-                rope=rope,
-                q=f"blk.{i}.attn_q.weight",
-                k=f"blk.{i}.attn_k.weight",
-                v=f"blk.{i}.attn_v.weight",
-                output=f"blk.{i}.attn_output.weight",
-            ),
-            mlp=MlpSpec(
-                activation=Activation.SILU,
-                gate=f"blk.{i}.ffn_gate.weight",
-                up=f"blk.{i}.ffn_up.weight",
-                down=f"blk.{i}.ffn_down.weight",
-            ),
-            attention_norm=f"blk.{i}.attn_norm.weight",
-            mlp_norm=f"blk.{i}.ffn_norm.weight",
-        )
+        return decoder_layer(i, activation=Activation.SILU, scale=head_dim**-0.5, rope=rope)
 
-    return ModelSpec(
-        architecture=hp.architecture,
-        vocab_size=hp.vocab_size(),
-        context_length=hp.size("context_length"),
-        hidden_size=hidden,
-        mlp_size=hp.size("feed_forward_length"),
-        num_heads=heads,
-        num_kv_heads=hp.size("attention.head_count_kv", heads),
-        head_dim=head_dim,
-        norm_eps=hp.number("attention.layer_norm_rms_epsilon"),
-        embedding_scale=1.0,
-        embedding="token_embd.weight",
-        output_norm="output_norm.weight",
-        output=hp.optional_tensor("output.weight") or "token_embd.weight",
-        layers=tuple(layer(i) for i in range(hp.size("block_count"))),
-    )
+    return decoder_spec(hp, layer, head_dim=head_dim)
