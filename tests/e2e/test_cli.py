@@ -92,7 +92,7 @@ def test_chat_remembers_and_resets(smollm2_path: Path) -> None:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(smollm2_path: Path) -> None:
     chat = subprocess.Popen(
-        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "1000"],
+        [FOREWORD, "chat", "-m", str(smollm2_path), "--max-tokens", "500"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -150,8 +150,8 @@ def test_serve_tells_its_settings_answers_and_ends_with_zero(smollm2_path: Path)
         assert line, "".join(told)
         told.append(line)
     assert ["max_num_seqs", "3", "as", "given"] in [line.split() for line in told]
-    client = openai.OpenAI(base_url=line.split()[-1] + "/v1", api_key="none")
-    answer = client.completions.create(model="mine", prompt="1, 2, 3, 4,", max_tokens=2)
+    with openai.OpenAI(base_url=line.split()[-1] + "/v1", api_key="none") as client:
+        answer = client.completions.create(model="mine", prompt="1, 2, 3, 4,", max_tokens=2)
     assert answer.choices[0].text == " 5"
     server.send_signal(signal.SIGTERM)
     assert server.wait(20) == 0

@@ -47,6 +47,7 @@ class Running:
     def __init__(self, engine: Engine, **settings: Any) -> None:
         self.engine = AsyncEngine(engine)
         self.server = Server(self.engine, ServerConfig(port=0, **settings))
+        self._clients: list[openai.OpenAI] = []
         self.host, self.port = self.server.address
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -70,13 +71,17 @@ class Running:
 
     def join(self, timeout: float = 10.0) -> None:
         """Wait for the server to have ended."""
+        for client in self._clients:
+            client.close()
         self._thread.join(timeout)
         assert not self.alive, "the server did not end"
 
     def client(self, **options: Any) -> openai.OpenAI:
         """Return the real client, which does not retry."""
         options = {"api_key": "any", "max_retries": 0, "timeout": 30.0, **options}
-        return openai.OpenAI(base_url=f"http://{self.host}:{self.port}/v1", **options)
+        client = openai.OpenAI(base_url=f"http://{self.host}:{self.port}/v1", **options)
+        self._clients.append(client)
+        return client
 
     def send(
         self,
