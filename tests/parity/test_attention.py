@@ -7,35 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.arrays import Floats, bits, normal
 
 from foreword import _core
-from foreword.bench.cases import ATTENTION_TAILS, ISAS, KV_DTYPES
+from foreword.bench.cases import ATTENTION_TAILS, KV_DTYPES
 
-Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
 REFERENCE = _core.Kernels("reference")
 BLOCK = 16
-
-
-@pytest.fixture(params=ISAS)
-def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
-    if request.param not in _core.available_isas():
-        pytest.skip(f"this machine has no {request.param}")
-    return _core.Kernels(request.param)
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
-
-
-def normal(rng: np.random.Generator, *shape: int) -> Floats:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-def bits(values: Floats) -> NDArray[np.uint32]:
-    return values.view(np.uint32)
 
 
 @dataclass

@@ -5,35 +5,13 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from support.arrays import Floats, bits, normal
 
 from foreword import _core
-from foreword.bench.cases import FLOAT_TAILS, ISAS, WIDTHS
-
-Floats = NDArray[np.float32]
+from foreword.bench.cases import FLOAT_TAILS, WIDTHS
 
 REFERENCE = _core.Kernels("reference")
 LANES = 16
-
-
-@pytest.fixture(params=ISAS)
-def kernels(request: pytest.FixtureRequest) -> _core.Kernels:
-    if request.param not in _core.available_isas():
-        pytest.skip(f"this machine has no {request.param}")
-    return _core.Kernels(request.param)
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
-
-
-def normal(rng: np.random.Generator, *shape: int) -> Floats:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-def bits(values: Floats) -> NDArray[np.uint32]:
-    return values.view(np.uint32)
 
 
 def up_to(n: int, multiple: int) -> int:
