@@ -70,6 +70,16 @@ std::optional<int32_t> find(const Tokenizer& self, nb::bytes text) {
   return token == kNoToken ? std::nullopt : std::optional(token);
 }
 
+// Control and unknown tokens: those that stand for no text.
+std::vector<int32_t> special_ids(const Tokenizer& self) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < static_cast<int32_t>(self.vocabulary().size()); ++id) {
+    const TokenType type = self.vocabulary().type(id);
+    if (type == TokenType::Control || type == TokenType::Unknown) ids.push_back(id);
+  }
+  return ids;
+}
+
 int32_t checked(const Tokenizer& self, int64_t id) {
   if (id < 0 || static_cast<uint64_t>(id) >= self.vocabulary().size()) throw nb::index_error("no such token");
   return static_cast<int32_t>(id);
@@ -97,6 +107,7 @@ void bind_text(nb::module_& m) {
       .def("protect", [](const Tokenizer& self, nb::bytes text) { return to_bytes(self.protect(view(text))); }, nb::arg("text"))
       .def("token_bytes", [](const Tokenizer& self, int64_t id) { return to_bytes(self.token_bytes(checked(self, id))); },
            nb::arg("token_id"))
+      .def_prop_ro("special_ids", &special_ids)
       .def_prop_ro("vocab_size", [](const Tokenizer& self) { return self.vocabulary().size(); });
 }
 

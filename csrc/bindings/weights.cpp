@@ -27,7 +27,7 @@ std::optional<std::tuple<const char*, uint32_t, uint32_t>> type_info(uint32_t gg
   return std::tuple{info->name, info->block_elements, info->block_bytes};
 }
 
-nb::ndarray<nb::numpy, float, nb::ndim<1>> dequantize(uint32_t ggml_type, Bytes data, size_t n) {
+nb::ndarray<nb::memview, float, nb::ndim<1>> dequantize(uint32_t ggml_type, Bytes data, size_t n) {
   const DTypeInfo* info = dtype_info(ggml_type);
   if (!info) throw std::invalid_argument("unknown data type");
   if (n % info->block_elements != 0 || data.size() != n / info->block_elements * info->block_bytes) {

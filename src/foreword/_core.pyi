@@ -3,14 +3,21 @@
 import enum
 from collections.abc import Sequence
 from enum import Enum
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+# Contiguous arrays: numpy's, `array.array`, or a memoryview of either.
+Bytes: TypeAlias = NDArray[np.uint8] | Buffer
+Ints: TypeAlias = NDArray[np.int32] | Buffer
+Floats: TypeAlias = NDArray[np.float32] | Buffer
 
 def dtype_info(ggml_type: int) -> tuple[str, int, int] | None:
     """Name, weights in a block, bytes of a block; None for a type that foreword does not read."""
 
-def dequantize(ggml_type: int, data: NDArray[np.uint8], n: int) -> NDArray[np.float32]:
+def dequantize(ggml_type: int, data: Bytes, n: int) -> memoryview:
     """``n`` stored weights as float; ``data`` holds exactly them. Releases the GIL.
 
     Raises:
@@ -24,9 +31,7 @@ def panel_bytes(ggml_type: int, rows: int, cols: int) -> int:
         ValueError: the type is unknown.
     """
 
-def pack_panels(
-    ggml_type: int, data: NDArray[np.uint8], rows: int, cols: int, out: NDArray[np.uint8]
-) -> None:
+def pack_panels(ggml_type: int, data: Bytes, rows: int, cols: int, out: Bytes) -> None:
     """Pack a stored matrix into panels (csrc/include/foreword/panel.h). Releases the GIL.
 
     Raises:
@@ -36,17 +41,17 @@ def pack_panels(
 PANEL_VERSION: int
 """Of the panels' layout, for files that hold some."""
 
-def checksum(data: NDArray[np.uint8]) -> int:
+def checksum(data: Bytes) -> int:
     """Mix all bytes into 64 bits, as fast as memory is read. Releases the GIL."""
 
-def skip_strings(data: NDArray[np.uint8], offset: int, count: int) -> tuple[int, int]:
+def skip_strings(data: Bytes, offset: int, count: int) -> tuple[int, int]:
     """Walk ``count`` GGUF strings (64-bit length, bytes) that start at ``offset``.
 
     Returns how many are whole, and where the next one starts: the first number is less than
     ``count`` where a string leaves the data.
     """
 
-def read_strings(data: NDArray[np.uint8], offset: int, count: int) -> list[str]:
+def read_strings(data: Bytes, offset: int, count: int) -> list[str]:
     """Decode the strings that `skip_strings` walks; bytes that are no UTF-8 become surrogates."""
 
 class SamplingSpec:
@@ -79,7 +84,7 @@ class SamplerScratch:
 _TokenLogprob = tuple[int, float, int, tuple[tuple[int, float], ...]]
 
 def sample(
-    logits: NDArray[np.float32],
+    logits: Floats,
     spec: SamplingSpec,
     *,
     seed: int,
@@ -99,9 +104,7 @@ def sample(
         ValueError: every logit is NaN, -inf or banned.
     """
 
-def score(
-    logits: NDArray[np.float32], token_id: int, top: int, scratch: SamplerScratch
-) -> _TokenLogprob:
+def score(logits: Floats, token_id: int, top: int, scratch: SamplerScratch) -> _TokenLogprob:
     """Token, log-probability (never below -9999), rank from 1, and the ``top`` likeliest tokens.
 
     Raises:
@@ -128,11 +131,11 @@ class Matrix:
 
     def __init__(
         self,
-        data: NDArray[np.uint8],
+        data: Bytes,
         ggml_type: int,
         rows: int,
         cols: int,
-        panels: NDArray[np.uint8] | None = None,
+        panels: Bytes | None = None,
     ) -> None: ...
 
 class Rope:
@@ -144,7 +147,7 @@ class Rope:
         base: float,
         dim: int,
         scale: float,
-        factors: NDArray[np.float32],
+        factors: Floats,
         interleaved: bool,
     ) -> None: ...
 
@@ -164,12 +167,12 @@ class Layer:
         gate: Matrix,
         up: Matrix,
         down: Matrix,
-        attention_norm: NDArray[np.float32],
-        mlp_norm: NDArray[np.float32],
-        q_norm: NDArray[np.float32],
-        k_norm: NDArray[np.float32],
-        post_attention_norm: NDArray[np.float32],
-        post_mlp_norm: NDArray[np.float32],
+        attention_norm: Floats,
+        mlp_norm: Floats,
+        q_norm: Floats,
+        k_norm: Floats,
+        post_attention_norm: Floats,
+        post_mlp_norm: Floats,
         attention_scale: float,
         window: int,
         rope: int,
@@ -218,7 +221,7 @@ class Executor:
         embedding_scale: float,
         embedding: Matrix,
         output: Matrix,
-        output_norm: NDArray[np.float32],
+        output_norm: Floats,
         ropes: Sequence[Rope],
         layers: Sequence[Layer],
         owner: object,
@@ -241,12 +244,12 @@ class Executor:
         """
     def execute(
         self,
-        token_ids: NDArray[np.int32],
-        lengths: NDArray[np.int32],
-        starts: NDArray[np.int32],
-        block_tables: NDArray[np.int32],
-        table_lengths: NDArray[np.int32],
-        block_copies: NDArray[np.int32],
+        token_ids: Ints,
+        lengths: Ints,
+        starts: Ints,
+        block_tables: Ints,
+        table_lengths: Ints,
+        block_copies: Ints,
         samplings: Sequence[Sampling],
     ) -> list[tuple[list[int], list[_TokenLogprob], list[_TokenLogprob]]]:
         """Run a step; for each of ``samplings``, which ascend by sequence: the sampled ids, their
@@ -262,13 +265,13 @@ class Executor:
         """
     def logits(
         self,
-        token_ids: NDArray[np.int32],
-        lengths: NDArray[np.int32],
-        starts: NDArray[np.int32],
-        block_tables: NDArray[np.int32],
-        table_lengths: NDArray[np.int32],
-        block_copies: NDArray[np.int32],
-        logit_rows: NDArray[np.int32],
+        token_ids: Ints,
+        lengths: Ints,
+        starts: Ints,
+        block_tables: Ints,
+        table_lengths: Ints,
+        block_copies: Ints,
+        logit_rows: Ints,
     ) -> NDArray[np.float32]:
         """The same, for the logits of some of ``token_ids``, given by ascending index."""
     def read_block(self, block: int) -> bytes:
@@ -296,11 +299,11 @@ class Tokenizer:
 
     @staticmethod
     def spm(
-        data: NDArray[np.uint8],
+        data: Bytes,
         offset: int,
         count: int,
-        types: NDArray[np.int32],
-        scores: NDArray[np.float32],
+        types: Ints,
+        scores: Floats,
         unknown: int | None,
         add_space_prefix: bool,
     ) -> Tokenizer:
@@ -308,10 +311,10 @@ class Tokenizer:
 
     @staticmethod
     def bpe(
-        data: NDArray[np.uint8],
+        data: Bytes,
         offset: int,
         count: int,
-        types: NDArray[np.int32],
+        types: Ints,
         merges_offset: int,
         merges_count: int,
         split: PreTokenizer,
@@ -321,6 +324,10 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int: ...
+    @property
+    def special_ids(self) -> list[int]:
+        """Control and unknown tokens: those that stand for no text."""
+
     def encode(self, text: bytes, parse_special: bool) -> list[int]:
         """Ids of a text; with ``parse_special``, marks of `protect` are dropped. No GIL."""
 
@@ -369,42 +376,38 @@ class Kernels:
     """
 
     def __init__(self, isa: str) -> None: ...
-    def dequantize(
-        self, ggml_type: int, data: NDArray[np.uint8], out: NDArray[np.float32]
-    ) -> None: ...
+    def dequantize(self, ggml_type: int, data: Bytes, out: Floats) -> None: ...
     def matmul(
         self,
-        x: NDArray[np.float32],
-        w: NDArray[np.float32],
-        out: NDArray[np.float32],
+        x: Floats,
+        w: Floats,
+        out: Floats,
         accumulate: bool,
     ) -> None:
         """``x`` [tokens, k] by ``w`` [rows rounded up to 4, k], k a multiple of 16."""
     def write_kv(
         self,
         dtype: str,
-        pool: NDArray[np.uint8],
+        pool: Bytes,
         block: int,
         slot: int,
-        key: NDArray[np.float32],
-        value: NDArray[np.float32],
+        key: Floats,
+        value: Floats,
     ) -> None:
         """One token's key and value into ``pool`` [blocks, at least `kv_head_bytes`]."""
     def attention(
         self,
-        q: NDArray[np.float32],
+        q: Floats,
         dtype: str,
-        pool: NDArray[np.uint8],
-        block_table: NDArray[np.int32],
-        positions: NDArray[np.int32],
+        pool: Bytes,
+        block_table: Ints,
+        positions: Ints,
         window: int,
         scale: float,
-        out: NDArray[np.float32],
+        out: Floats,
     ) -> None:
         """``q`` [tokens, heads, head_dim], ``pool`` as `write_kv` fills it; window 0: none."""
-    def quantize(
-        self, x: NDArray[np.float32], values: NDArray[np.int8], groups: NDArray[np.float32]
-    ) -> None:
+    def quantize(self, x: Floats, values: NDArray[np.int8], groups: Floats) -> None:
         """``x`` [tokens, k] to ``values`` [tokens, k rounded up to 32] and ``groups`` of them.
 
         A group's three words are its scale, its sum times its scale, and (an integer) its sum.
@@ -412,29 +415,27 @@ class Kernels:
     def int8_matmul(
         self,
         ggml_type: int,
-        panels: NDArray[np.uint8],
+        panels: Bytes,
         values: NDArray[np.int8],
-        groups: NDArray[np.float32],
-        out: NDArray[np.float32],
+        groups: Floats,
+        out: Floats,
         accumulate: bool,
     ) -> None:
         """`pack_panels`' output by `quantize`'s. Releases the GIL."""
     def rms_norm(
         self,
-        x: NDArray[np.float32],
-        weight: NDArray[np.float32],
+        x: Floats,
+        weight: Floats,
         eps: float,
-        out: NDArray[np.float32],
+        out: Floats,
     ) -> None: ...
     def rotate(
         self,
-        x: NDArray[np.float32],
-        cosines: NDArray[np.float32],
-        sines: NDArray[np.float32],
+        x: Floats,
+        cosines: Floats,
+        sines: Floats,
         interleaved: bool,
     ) -> None:
         """In place."""
-    def gate(
-        self, activation: Activation, gate: NDArray[np.float32], up: NDArray[np.float32]
-    ) -> None:
+    def gate(self, activation: Activation, gate: Floats, up: Floats) -> None:
         """In place, in ``gate``."""

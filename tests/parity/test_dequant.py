@@ -20,7 +20,7 @@ def assert_same_bits(name: str, data: NDArray[np.uint8]) -> None:
     n = data.size // block_bytes * block_elements
     with np.errstate(all="ignore"):
         expected = gguf.dequantize(data, qtype).reshape(-1)
-    got = _core.dequantize(int(qtype), data, n)
+    got = np.asarray(_core.dequantize(int(qtype), data, n))
     assert got.dtype == np.float32
     assert got.shape == (n,)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))

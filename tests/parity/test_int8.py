@@ -110,7 +110,7 @@ def test_panels_hold_the_files_own_integers(
 ) -> None:
     cols = blocks * block_elements(dtype)
     data = random_matrix(rng, dtype, rows, cols)
-    stored = _core.dequantize(number(dtype), data, rows * cols).reshape(rows, cols)
+    stored = np.asarray(_core.dequantize(number(dtype), data, rows * cols)).reshape(rows, cols)
     got = unpack(dtype, pack(dtype, data, rows, cols), rows, cols).astype(np.float32)
     # one rounding for `got`, two (product and sum) for `stored`: no more than that apart
     largest = np.abs(stored).max()
@@ -123,7 +123,7 @@ def test_other_types_are_rounded_to_eight_bits(
     rng: np.random.Generator, dtype: str, rows: int, cols: int
 ) -> None:
     data = random_matrix(rng, dtype, rows, cols)
-    stored = _core.dequantize(number(dtype), data, rows * cols).reshape(rows, -1, GROUP)
+    stored = np.asarray(_core.dequantize(number(dtype), data, rows * cols)).reshape(rows, -1, GROUP)
     got = unpack(dtype, pack(dtype, data, rows, cols), rows, cols).reshape(stored.shape)
     step = np.ptp(stored, axis=2, keepdims=True) / 255
     slack = 0.51 if FORMATS[dtype][3] else 0.7  # half floats move the grid's ends a little

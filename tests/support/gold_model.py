@@ -23,7 +23,7 @@ class GoldModel:
     def weight(self, name: str) -> Array:
         info = self.file.tensors[name]
         qtype = gguf.GGMLQuantizationType(info.dtype)
-        values = gguf.dequantize(self.file.data(name), qtype)
+        values = gguf.dequantize(np.asarray(self.file.data(name)), qtype)
         return values.reshape(info.shape).astype(np.float64)
 
     def norm(self, x: Array, name: str | None) -> Array:

@@ -37,3 +37,24 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, foreword; print(*sorted(sys.modules))"
     modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"numpy", "tokenizers", "fastapi", "typer", "foreword._core"} & set(modules)
+
+
+def test_an_engine_needs_neither_numpy_nor_what_servers_need() -> None:
+    """Start-up is part of the first answer's time, and half of it was numpy's import."""
+    code = "import sys, foreword.engine.llm; print(*sorted(sys.modules))"
+    modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert "foreword._core" in modules
+    assert not {"numpy", "jinja2", "asyncio", "fastapi", "pydantic", "typer"} & set(modules)
+
+
+def test_a_subcommand_waits_for_no_other() -> None:
+    code = """
+import sys
+from foreword.cli.main import app
+app(["run", "--help"], standalone_mode=False)
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = done.stderr.split()
+    assert "foreword.cli.run" in modules
+    assert not {"foreword.cli.bench", "foreword.cli.serve", "foreword.cli.chat"} & set(modules)

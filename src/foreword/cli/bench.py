@@ -11,7 +11,9 @@ import typer
 from foreword.cli.options import takes
 from foreword.config.engine import EngineOptions
 
-app = typer.Typer(no_args_is_help=True, help="Measure a model on this machine.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measure a model on this machine."
+)
 
 
 def _lengths(text: str) -> tuple[int, ...]:

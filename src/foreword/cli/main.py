@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from foreword import __version__
-from foreword.cli import bench, chat, env, eval, models, run, serve
 from foreword.errors import ForewordError
 
+# Where each subcommand is: a function, or a `Typer` with subcommands of its own.
+_COMMANDS = {
+    "run": "foreword.cli.run:run",
+    "chat": "foreword.cli.chat:chat",
+    "serve": "foreword.cli.serve:serve",
+    "pull": "foreword.cli.models:pull",
+    "models": "foreword.cli.models:list_models",
+    "env": "foreword.cli.env:env",
+    "eval": "foreword.cli.eval:evaluate",
+    "bench": "foreword.cli.bench:app",
+}
+
+
+class _Subcommands(Mapping[str, Any]):
+    """Imports a subcommand when it is asked for: none waits for the options of the others."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, typer.Typer(add_completion=False)
+            found.command()(function)
+        command = get_command(found)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes | {"commands": _Subcommands()})
+
+
 app = typer.Typer(
+    cls=_Group,
     help="An LLM inference engine and server built around one number: time to first token.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(run.run)
-app.command()(chat.chat)
-app.command()(serve.serve)
-app.command()(models.pull)
-app.command(name="models")(models.list_models)
-app.command()(env.env)
-app.command(name="eval")(eval.evaluate)
-app.add_typer(bench.app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NoReturn, TypeVar
 
 from foreword import _core
 from foreword.errors import ModelFileError, UnsupportedModelError
@@ -19,7 +17,6 @@ NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # values of tokenizer.ggml.token_type
 
 T = TypeVar("T")
 D = TypeVar("D")
-N = TypeVar("N", bound=np.generic)
 
 
 class _Keys:
@@ -43,10 +40,13 @@ class _Keys:
         value = self.optional(key, kind, None)
         return self.fail(key, "is missing") if value is None else value
 
-    def numbers(self, key: str, dtype: type[N]) -> NDArray[N] | None:
-        """An array of numbers; a copy, since those in the file may be unaligned."""
-        value = self.optional(key, np.ndarray, None)
-        return None if value is None else value.astype(dtype)
+    def numbers(self, key: str, letter: str) -> array[Any] | None:
+        """A new array of numbers of the type that `array` knows by ``letter``."""
+        value = self.optional(key, array, None)
+        try:
+            return None if value is None else array(letter, value)
+        except (TypeError, OverflowError) as error:
+            self.fail(key, str(error))
 
     def token_id(self, key: str, vocab_size: int) -> int | None:
         value = self.optional(key, int, None)
@@ -148,10 +148,11 @@ def read_vocabulary(file: GGUFFile) -> Vocabulary:
     add_space_prefix = keys.optional("tokenizer.ggml.add_space_prefix", bool, pre is None)
     types = _token_types(keys)
     core = _build(keys, types, pre, add_space_prefix)
-    special = np.flatnonzero((types == CONTROL) | (types == UNKNOWN)).tolist()
+    special = core.special_ids
     unmarked = [token for token in _find(core, _CONTROL_LOOKING) if types[token] != CONTROL]
     if unmarked:  # such files exist, and in them a user could end a turn by writing its end
-        types[unmarked] = CONTROL
+        for token in unmarked:
+            types[token] = CONTROL
         core = _build(keys, types, pre, add_space_prefix)
 
     eos = keys.token_id("tokenizer.ggml.eos_token_id", core.vocab_size)
@@ -181,15 +182,15 @@ def _pre_tokenizer(keys: _Keys) -> _PreTokenizer | None:
     return _PRE_TOKENIZERS[name]
 
 
-def _token_types(keys: _Keys) -> NDArray[np.int32]:
-    types = keys.numbers("tokenizer.ggml.token_type", np.int32)
+def _token_types(keys: _Keys) -> array[int]:
+    types = keys.numbers("tokenizer.ggml.token_type", "i")
     if types is None:
-        types = np.full(len(keys.required("tokenizer.ggml.tokens", StringArray)), NORMAL, np.int32)
+        types = array("i", [NORMAL]) * len(keys.required("tokenizer.ggml.tokens", StringArray))
     return types
 
 
 def _build(
-    keys: _Keys, types: NDArray[np.int32], pre: _PreTokenizer | None, add_space_prefix: bool
+    keys: _Keys, types: array[int], pre: _PreTokenizer | None, add_space_prefix: bool
 ) -> _core.Tokenizer:
     data, offset, count = keys.required("tokenizer.ggml.tokens", StringArray).location
     if pre is not None:
@@ -198,7 +199,7 @@ def _build(
             return _core.Tokenizer.bpe(
                 data, offset, count, types, merges_offset, merges, pre.rules, pre.whole_words
             )
-    scores = keys.numbers("tokenizer.ggml.scores", np.float32)
+    scores = keys.numbers("tokenizer.ggml.scores", "f")
     if scores is None:
         keys.fail("tokenizer.ggml.scores", "is missing")
     unknown = keys.token_id("tokenizer.ggml.unknown_token_id", count)

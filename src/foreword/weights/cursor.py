@@ -6,9 +6,6 @@ import struct
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foreword import _core
 from foreword.errors import ModelFileError
 
@@ -23,12 +20,11 @@ class Cursor:
     `ModelFileError` with that name and the offset, before anything is allocated.
     """
 
-    __slots__ = ("data", "offset", "path", "view")
+    __slots__ = ("data", "offset", "path")
 
-    def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
+    def __init__(self, path: Path, data: memoryview) -> None:
         self.path = path
         self.data = data
-        self.view = data.data
         self.offset = 0
 
     def fail(self, field: str, message: str, offset: int | None = None) -> NoReturn:
@@ -39,7 +35,7 @@ class Cursor:
     @property
     def remaining(self) -> int:
         """Bytes between the position and the end of the file."""
-        return len(self.view) - self.offset
+        return len(self.data) - self.offset
 
     def skip(self, nbytes: int, field: str) -> int:
         """Pass over ``nbytes``; returns where they start."""
@@ -51,12 +47,12 @@ class Cursor:
 
     def u32(self, field: str) -> int:
         """Read a 32-bit unsigned integer."""
-        value: int = _U32.unpack_from(self.view, self.skip(4, field))[0]
+        value: int = _U32.unpack_from(self.data, self.skip(4, field))[0]
         return value
 
     def u64(self, field: str) -> int:
         """Read a 64-bit unsigned integer."""
-        value: int = _U64.unpack_from(self.view, self.skip(8, field))[0]
+        value: int = _U64.unpack_from(self.data, self.skip(8, field))[0]
         return value
 
     def count(self, field: str, limit: int) -> int:
@@ -75,7 +71,7 @@ class Cursor:
             self.fail(field, f"is {length} bytes long; must be 1 to {limit}", start)
         begin = self.skip(length, field)
         try:
-            return str(self.view[begin : self.offset], "utf-8")
+            return str(self.data[begin : self.offset], "utf-8")
         except UnicodeDecodeError:
             self.fail(field, "is not UTF-8", begin)
 

@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foreword.errors import ModelFileError
 from foreword.weights.cursor import Cursor
 from foreword.weights.metadata import MAX_KEYS, UINT32, Metadata, read_metadata
@@ -47,7 +44,7 @@ class GGUFFile:
     def __init__(
         self,
         path: Path,
-        data: NDArray[np.uint8],
+        data: memoryview,
         version: int,
         metadata: Metadata,
         alignment: int,
@@ -79,7 +76,7 @@ class GGUFFile:
         tensors = read_tensors(cursor, tensor_count, alignment)
         return cls(path, cursor.data, version, metadata, alignment, tensors, cursor.offset)
 
-    def data(self, name: str) -> NDArray[np.uint8]:
+    def data(self, name: str) -> memoryview:
         """The bytes of a tensor: a read-only view of the mapping, no copy.
 
         Raises:
@@ -97,13 +94,13 @@ class GGUFFile:
         """
         import hashlib
 
-        digest = hashlib.sha256(self._data[: self._header_bytes].data)
+        digest = hashlib.sha256(self._data[: self._header_bytes])
         digest.update(len(self._data).to_bytes(8, "little"))
         return digest.digest()
 
     def close(self) -> None:
         """Let go of the file: its metadata and tensors are gone, views handed out stay valid."""
-        self._data = np.empty(0, np.uint8)
+        self._data = memoryview(b"")
         self.metadata = Metadata(self._data, {})
         self.tensors = {}
 
@@ -114,8 +111,8 @@ class GGUFFile:
         self.close()
 
 
-def _map(path: Path) -> NDArray[np.uint8]:
-    """The whole of a regular file as a read-only array."""
+def _map(path: Path) -> memoryview:
+    """The whole of a regular file, read-only."""
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -125,7 +122,7 @@ def _map(path: Path) -> NDArray[np.uint8]:
                 raise ModelFileError(path, "file", "is not a regular file")
             if status.st_size == 0:
                 raise ModelFileError(path, "magic", "the file is empty", offset=0)
-            return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8)
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
         finally:
             os.close(fd)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -135,7 +132,7 @@ def _map(path: Path) -> NDArray[np.uint8]:
 def _read_preamble(cursor: Cursor) -> tuple[int, int, int]:
     """Version, number of tensors, number of keys."""
     start = cursor.skip(len(MAGIC), "magic")
-    magic = bytes(cursor.view[start : cursor.offset])
+    magic = bytes(cursor.data[start : cursor.offset])
     if magic != MAGIC:
         cursor.fail("magic", f"is {magic!r}, not {MAGIC!r}: not a GGUF file", start)
     start = cursor.offset

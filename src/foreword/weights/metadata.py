@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from foreword import _core
 from foreword.weights.cursor import Cursor
@@ -14,21 +13,11 @@ from foreword.weights.cursor import Cursor
 MAX_KEYS = 65_536
 MAX_KEY_BYTES = 65_535  # the format's own limit
 
-# GGUF's numbers for value types.
+# GGUF's numbers for value types; those that are numbers by the letters of `struct` and `array`.
 UINT32, _BOOL, _STRING, _ARRAY = 4, 7, 8, 9
-_NUMBERS: dict[int, np.dtype[Any]] = {
-    0: np.dtype("<u1"),
-    1: np.dtype("<i1"),
-    2: np.dtype("<u2"),
-    3: np.dtype("<i2"),
-    UINT32: np.dtype("<u4"),
-    5: np.dtype("<i4"),
-    6: np.dtype("<f4"),
-    _BOOL: np.dtype("?"),
-    10: np.dtype("<u8"),
-    11: np.dtype("<i8"),
-    12: np.dtype("<f8"),
-}
+_LETTERS = {0: "B", 1: "b", 2: "H", 3: "h", UINT32: "I", 5: "i", 6: "f", _BOOL: "?"}
+_LETTERS |= {10: "Q", 11: "q", 12: "d"}
+_NUMBERS = {kind: struct.Struct("<" + letter) for kind, letter in _LETTERS.items()}
 
 
 class StringArray(Sequence[str]):
@@ -41,7 +30,7 @@ class StringArray(Sequence[str]):
 
     __slots__ = ("_count", "_data", "_offset", "_strings")
 
-    def __init__(self, data: NDArray[np.uint8], offset: int, count: int) -> None:
+    def __init__(self, data: memoryview, offset: int, count: int) -> None:
         self._data = data
         self._offset = offset
         self._count = count
@@ -53,7 +42,7 @@ class StringArray(Sequence[str]):
         return self._strings
 
     @property
-    def location(self) -> tuple[NDArray[np.uint8], int, int]:
+    def location(self) -> tuple[memoryview, int, int]:
         """The file's bytes, where in them the first string's length lies, and how many there are.
 
         For C++ code that reads the strings itself: a vocabulary is too long for Python objects.
@@ -77,7 +66,7 @@ class StringArray(Sequence[str]):
         return f"<StringArray of {self._count}>"
 
 
-MetadataValue: TypeAlias = "int | float | bool | str | NDArray[Any] | StringArray"
+MetadataValue: TypeAlias = "int | float | bool | str | array[Any] | StringArray"
 
 
 class Entry(NamedTuple):
@@ -92,12 +81,12 @@ class Metadata(Mapping[str, MetadataValue]):
     """A file's key/value pairs, in its order.
 
     Scalars are Python values, and strings are decoded as in `StringArray`. Arrays of numbers are
-    read-only numpy views of the file, possibly unaligned; arrays of strings are `StringArray`.
+    copies as `array.array`, those of bools as bytes of 0 and 1; of strings, `StringArray`.
     """
 
     __slots__ = ("_data", "_entries", "_values")
 
-    def __init__(self, data: NDArray[np.uint8], entries: Mapping[str, Entry]) -> None:
+    def __init__(self, data: memoryview, entries: Mapping[str, Entry]) -> None:
         self._data = data
         self._entries = entries
         self._values: dict[str, MetadataValue] = {}
@@ -121,16 +110,17 @@ class Metadata(Mapping[str, MetadataValue]):
         return self._entries[key]
 
     def _read(self, entry: Entry) -> MetadataValue:
-        count = 1 if entry.length is None else entry.length
-        items: StringArray | NDArray[Any]
         if entry.kind == _STRING:
-            items = StringArray(self._data, entry.offset, count)
-        else:
-            dtype = _NUMBERS[entry.kind]
-            items = self._data[entry.offset : entry.offset + count * dtype.itemsize].view(dtype)
-        if entry.length is not None:
-            return items
-        return items[0] if isinstance(items, StringArray) else items[0].item()
+            if entry.length is None:
+                return StringArray(self._data, entry.offset, 1)[0]
+            return StringArray(self._data, entry.offset, entry.length)
+        number = _NUMBERS[entry.kind]
+        if entry.length is None:
+            value: int | float | bool = number.unpack_from(self._data, entry.offset)[0]
+            return value
+        values = array("B" if entry.kind == _BOOL else _LETTERS[entry.kind])
+        values.frombytes(self._data[entry.offset : entry.offset + entry.length * number.size])
+        return values
 
 
 def read_metadata(cursor: Cursor, count: int) -> Metadata:
@@ -166,7 +156,7 @@ def _skip_value(cursor: Cursor, field: str) -> Entry:
     if kind == _STRING:
         cursor.skip_strings(items, field)
     else:
-        cursor.skip(items * _NUMBERS[kind].itemsize, field)
-    if kind == _BOOL and cursor.data[entry.offset : cursor.offset].max(initial=0) > 1:
+        cursor.skip(items * _NUMBERS[kind].size, field)
+    if kind == _BOOL and bytes(cursor.data[entry.offset : cursor.offset]).strip(b"\0\1"):
         cursor.fail(field, "holds a bool that is neither 0 nor 1", entry.offset)
     return entry

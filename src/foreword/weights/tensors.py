@@ -109,7 +109,7 @@ def _known_types() -> str:
 def _check_places(cursor: Cursor, rows: Iterable[tuple[str, _Row]], data_start: int) -> None:
     """Each tensor's data must lie in the file and begin where the one before has ended."""
     end, before = 0, ""
-    available = len(cursor.view) - data_start
+    available = len(cursor.data) - data_start
     for name, row in sorted(rows, key=lambda item: item[1].offset):
         field = f"tensor {name!r}"
         if row.offset < end:

@@ -17,7 +17,7 @@ from foreword.models.load import load_spec
 from foreword.weights.gguf import GGUFFile
 
 MODEL = TinyModel(hidden=64, heads=4, kv_heads=2, mlp=96, dtype="Q4_1", embedding_dtype="Q8_0")
-Panels = dict[str, np.ndarray]
+Panels = dict[str, memoryview]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from array import array
 from pathlib import Path
 
 import gguf
@@ -31,6 +32,10 @@ from foreword.weights.metadata import StringArray
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
+def floats(data: memoryview) -> np.ndarray:
+    return np.frombuffer(data, "<f4")
+
+
 def open_bytes(folder: Path, raw: bytes) -> GGUFFile:
     path = folder / "model.gguf"
     path.write_bytes(raw)
@@ -52,15 +57,14 @@ def test_tensors(tmp_path: Path, version: int) -> None:
     assert (info.shape, info.dtype, info.dtype_name, info.nbytes) == ((2, 32), 8, "Q8_0", 68)
     assert info.offset % 32 == 0
     assert file.tensors["c"].shape == (2, 3, 4, 5)
-    np.testing.assert_array_equal(file.data("a.weight").view("<f4").reshape(3, 4), WEIGHTS)
+    np.testing.assert_array_equal(floats(file.data("a.weight")).reshape(3, 4), WEIGHTS)
     assert file.data("b").tobytes() == bytes(range(68))
 
 
 def test_data_is_a_read_only_view(tmp_path: Path) -> None:
     file = open_bytes(tmp_path, gguf_bytes({}, {"a": Tensor.f32(WEIGHTS)}))
     view = file.data("a")
-    assert not view.flags.owndata
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(TypeError, match="read-only"):
         view[0] = 1
     with pytest.raises(KeyError):
         file.data("b")
@@ -71,7 +75,7 @@ def test_views_outlive_the_file(tmp_path: Path) -> None:
         view = file.data("a")
     assert not file.tensors
     assert not file.metadata
-    np.testing.assert_array_equal(view.view("<f4"), WEIGHTS.ravel())
+    np.testing.assert_array_equal(floats(view), WEIGHTS.ravel())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_numbers(tmp_path: Path, kind: int, value: float) -> None:
     assert metadata["one"] == value
     assert type(metadata["one"]) is type(value)
     many = metadata["many"]
-    assert isinstance(many, np.ndarray)
+    assert isinstance(many, array)
     assert many.tolist() == [value, 1]
 
 
@@ -131,7 +135,7 @@ def test_alignment(tmp_path: Path, alignment: int) -> None:
     raw = gguf_bytes({"general.alignment": alignment}, tensors, alignment=alignment)
     file = open_bytes(tmp_path, raw)
     assert file.alignment == alignment
-    np.testing.assert_array_equal(file.data("b").view("<f4").reshape(3, 4), WEIGHTS + 1)
+    np.testing.assert_array_equal(floats(file.data("b")).reshape(3, 4), WEIGHTS + 1)
 
 
 def test_fingerprint_follows_header_and_size(tmp_path: Path) -> None:
@@ -166,7 +170,7 @@ def test_reads_what_the_gguf_package_writes(tmp_path: Path) -> None:
     assert file.metadata["tokenizer.ggml.add_bos_token"] is True
     assert file.tensors["t"].shape == (3, 4)
     assert file.tensors["q"].shape == (4, 32)
-    np.testing.assert_array_equal(file.data("t").view("<f4").reshape(3, 4), WEIGHTS)
+    np.testing.assert_array_equal(floats(file.data("t")).reshape(3, 4), WEIGHTS)
 
 
 @pytest.mark.gemma

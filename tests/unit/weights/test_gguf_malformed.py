@@ -135,7 +135,7 @@ def attempt(path: Path) -> ModelFileError | None:
         assert end <= info.offset
         end = info.offset + info.nbytes
         assert end <= size
-        assert file.data(info.name).size == info.nbytes
+        assert len(file.data(info.name)) == info.nbytes
     assert len(file.fingerprint) == 32
     return None
 

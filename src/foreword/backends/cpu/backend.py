@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foreword import _core
 from foreword.backends.cpu.cores import usable_cores
@@ -21,13 +19,17 @@ from foreword.errors import BackendError, ConfigError
 from foreword.models.spec import ModelSpec
 from foreword.weights.gguf import GGUFFile
 
+if TYPE_CHECKING:  # numpy takes longer to import than all the rest
+    import numpy as np
+    from numpy.typing import NDArray
+
 KERNEL_BLOCK_SIZE = 16  # tokens: the lanes of a vector
 
 _UINT64 = 2**64 - 1
 
 # Token ids, lengths, starts, block tables, table lengths, block copies.
 _FlatPlan: TypeAlias = "tuple[_Ints, _Ints, _Ints, _Ints, _Ints, _Ints]"
-_Ints: TypeAlias = NDArray[np.int32]
+_Ints: TypeAlias = "array[int]"
 
 _LogprobEntry: TypeAlias = "tuple[int, float, int, tuple[tuple[int, float], ...]]"
 
@@ -87,7 +89,7 @@ class CpuBackend:
             raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
         self._spec = spec
         self._kv_cache_dtype = kv_cache_dtype
-        self._parts = np.arange(block_size // KERNEL_BLOCK_SIZE, dtype=np.int32)
+        self._split = block_size // KERNEL_BLOCK_SIZE  # kernel blocks in a block
         num_threads = num_threads or usable_cores()
         with _as_backend_errors(f"cannot run the model on {num_threads} threads"):
             panels = (
@@ -109,7 +111,7 @@ class CpuBackend:
     @property
     def block_bytes(self) -> int:
         """Bytes of KV that one block holds, over all layers."""
-        return self._executor.block_bytes * len(self._parts)
+        return self._executor.block_bytes * self._split
 
     def allocate(self, num_blocks: int) -> None:
         """Map memory for ``num_blocks`` blocks; what no token reaches is never backed by pages.
@@ -118,7 +120,7 @@ class CpuBackend:
             BackendError: there is no room for them, or this is a second call.
         """
         with _as_backend_errors(f"cannot allocate {num_blocks} KV blocks"):
-            self._executor.allocate(num_blocks * len(self._parts))
+            self._executor.allocate(num_blocks * self._split)
 
     def execute(self, plan: StepPlan) -> StepResult:
         """See `foreword.core.ports.Backend.execute`."""
@@ -170,7 +172,7 @@ class CpuBackend:
             BackendError: there is no such block.
         """
         with _as_backend_errors(f"cannot read block {block}"):
-            return b"".join(map(self._executor.read_block, self._kernel_blocks(block)))
+            return b"".join(map(self._executor.read_block, self._kernel_blocks([block])))
 
     def write_block(self, block: int, data: bytes) -> None:
         """Put back what `read_block` gave.
@@ -182,23 +184,27 @@ class CpuBackend:
             if len(data) != self.block_bytes:
                 raise ValueError(f"{len(data)} bytes are not the {self.block_bytes} of a block")
             size = self._executor.block_bytes
-            for part, kernel_block in enumerate(self._kernel_blocks(block)):
+            for part, kernel_block in enumerate(self._kernel_blocks([block])):
                 self._executor.write_block(kernel_block, data[part * size : (part + 1) * size])
 
-    def _kernel_blocks(self, block: int) -> list[int]:
-        return [block * len(self._parts) + int(part) for part in self._parts]
+    def _kernel_blocks(self, blocks: Iterable[int]) -> _Ints:
+        """The kernels' own blocks that make up ``blocks``."""
+        if self._split == 1:
+            return _ints(blocks)
+        parts = range(self._split)
+        return _ints([block * self._split + part for block in blocks for part in parts])
 
     def _flatten(self, plan: StepPlan) -> _FlatPlan:
-        sequences, split = plan.sequences, len(self._parts)
-        tables = _ints(chain.from_iterable(s.block_table for s in sequences))
-        copies = _ints(chain.from_iterable(plan.block_copies)).reshape(-1, 1, 2)
+        sequences = plan.sequences
+        sources = self._kernel_blocks(source for source, _ in plan.block_copies)
+        targets = self._kernel_blocks(target for _, target in plan.block_copies)
         return (
             _ints(chain.from_iterable(s.token_ids for s in sequences)),
             _ints(len(s.token_ids) for s in sequences),
             _ints(s.start for s in sequences),
-            (tables[:, None] * split + self._parts).ravel(),
-            _ints(len(s.block_table) * split for s in sequences),
-            (copies * split + self._parts[:, None]).ravel(),
+            self._kernel_blocks(chain.from_iterable(s.block_table for s in sequences)),
+            _ints(len(s.block_table) * self._split for s in sequences),
+            _ints(chain.from_iterable(zip(sources, targets, strict=True))),
         )
 
     def describe(self) -> dict[str, Any]:
@@ -233,7 +239,7 @@ def _wants_output(sequence: SequenceStep) -> bool:
 
 
 def _ints(values: Iterable[int]) -> _Ints:
-    return np.fromiter(values, np.int32)
+    return array("i", values)
 
 
 def _sampling_spec(params: SamplingParams) -> _core.SamplingSpec:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
-
-import numpy as np
-from numpy.typing import NDArray
 
 from foreword import _core
 from foreword.models.spec import Activation, LayerSpec, ModelSpec, RopeSpec
@@ -20,7 +18,7 @@ _ACTIVATIONS = {
 def make_executor(
     file: GGUFFile,
     spec: ModelSpec,
-    panels: Mapping[str, NDArray[np.uint8]],
+    panels: Mapping[str, memoryview],
     *,
     isa: str,
     kv_cache_dtype: str,
@@ -43,9 +41,9 @@ def make_executor(
             matrices[name] = _core.Matrix(file.data(name), info.dtype, rows, cols, panels.get(name))
         return matrices[name]
 
-    def vector(name: str | None) -> NDArray[np.float32]:
+    def vector(name: str | None) -> memoryview:
         if name is None:
-            return np.empty(0, np.float32)
+            return memoryview(array("f"))
         info = file.tensors[name]
         return _core.dequantize(info.dtype, file.data(name), info.shape[0])
 

@@ -13,14 +13,9 @@ import hashlib
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from foreword import _core
 from foreword.errors import ModelFileError
@@ -31,8 +26,6 @@ _HEADER = struct.Struct("<16s32sQQ")  # magic, key, bytes of panels, their check
 _HEADER_BYTES = 4096  # panels start on a page
 _ROWS_AT_ONCE = 1024  # a unit of work for a thread: a multiple of a panel's 32 columns
 _SAMPLE_BYTES = 256  # of each tensor, for the model file's identity
-
-Bytes = NDArray[np.uint8]
 
 
 class _Place(NamedTuple):
@@ -48,7 +41,7 @@ class _Place(NamedTuple):
 
 def load_panels(
     file: GGUFFile, names: Sequence[str], folder: Path | None, *, num_threads: int
-) -> dict[str, Bytes]:
+) -> dict[str, memoryview]:
     """The panels of some of a file's matrices: mapped from ``folder``, or packed and put there.
 
     Where ``folder`` is None or cannot be written to, they are in memory.
@@ -59,7 +52,7 @@ def load_panels(
     places = _layout(file, names)
     size = sum(place.nbytes for place in places)
     if folder is None:
-        return _split(_packed(file, places, np.empty(size, np.uint8), num_threads), places)
+        return _split(_packed(file, places, memoryview(mmap.mmap(-1, size)), num_threads), places)
     key = _key(file, places)
     path = folder / _file_name(file.path)
     panels = _read(path, key, size)
@@ -79,12 +72,15 @@ def _layout(file: GGUFFile, names: Iterable[str]) -> list[_Place]:
     return places
 
 
-def _split(panels: Bytes, places: Iterable[_Place]) -> dict[str, Bytes]:
+def _split(panels: memoryview, places: Iterable[_Place]) -> dict[str, memoryview]:
     return {place.name: panels[place.offset : place.offset + place.nbytes] for place in places}
 
 
-def _packed(file: GGUFFile, places: Iterable[_Place], out: Bytes, num_threads: int) -> Bytes:
+def _packed(
+    file: GGUFFile, places: Iterable[_Place], out: memoryview, num_threads: int
+) -> memoryview:
     """Fill ``out``."""
+    from concurrent.futures import ThreadPoolExecutor
 
     def pack(place: _Place, first: int) -> None:
         rows = min(_ROWS_AT_ONCE, place.rows - first)
@@ -124,28 +120,30 @@ def _key(file: GGUFFile, places: Iterable[_Place]) -> bytes:
     digest.update(struct.pack("<IQ", _core.PANEL_VERSION, changed))
     for place in places:
         digest.update(f"{place.name}\0{place.offset}\0".encode())
-        digest.update(file.data(place.name)[:_SAMPLE_BYTES].data)
+        digest.update(file.data(place.name)[:_SAMPLE_BYTES])
     return digest.digest()
 
 
-def _read(path: Path, key: bytes, size: int) -> Bytes | None:
+def _read(path: Path, key: bytes, size: int) -> memoryview | None:
     """The panels of a valid file; None for any other."""
     try:
         with path.open("rb") as stored:
             if os.fstat(stored.fileno()).st_size != _HEADER_BYTES + size:
                 return None
-            view = np.frombuffer(mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            view = memoryview(mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError:
         return None
     panels = view[_HEADER_BYTES:]
     header = _HEADER.pack(_MAGIC, key, size, _core.checksum(panels))
-    return panels if view[: _HEADER.size].tobytes() == header else None
+    return panels if view[: _HEADER.size] == header else None
 
 
 def _build(
     path: Path, key: bytes, size: int, file: GGUFFile, places: list[_Place], num_threads: int
-) -> Bytes:
+) -> memoryview:
     """Pack into a new file and move it to ``path``; into memory where that cannot be done."""
+    import tempfile
+
     with contextlib.ExitStack() as cleanup:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,12 +151,12 @@ def _build(
             cleanup.callback(os.close, fd)
             cleanup.callback(Path(temporary).unlink, missing_ok=True)
             os.posix_fallocate(fd, 0, _HEADER_BYTES + size)  # a full disk shows here
-            view = np.frombuffer(mmap.mmap(fd, _HEADER_BYTES + size), np.uint8)
+            view = memoryview(mmap.mmap(fd, _HEADER_BYTES + size))
         except OSError:
-            return _packed(file, places, np.empty(size, np.uint8), num_threads)
+            return _packed(file, places, memoryview(mmap.mmap(-1, size)), num_threads)
         panels = _packed(file, places, view[_HEADER_BYTES:], num_threads)
         header = _HEADER.pack(_MAGIC, key, size, _core.checksum(panels))
-        view[: len(header)] = np.frombuffer(header, np.uint8)
+        view[: len(header)] = header
         with contextlib.suppress(OSError):
             os.replace(temporary, path)
     return panels
