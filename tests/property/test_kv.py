@@ -38,10 +38,11 @@ class Tables(RuleBasedStateMachine):
             return
         available = self.cache.pool.num_available
         shortfall = table.shortfall(hit, length)
-        table.start(hit, length)
+        for source, destination in table.start(hit, length):
+            self.slots[destination] = list(self.slots[source])
         assert self.cache.pool.num_available == available - shortfall
         self.tables.append((table, tokens))
-        self.write(table, tokens, len(hit) * BLOCK)
+        self.write(table, tokens, hit.num_tokens(BLOCK))
 
     @precondition(lambda self: self.tables)
     @rule(which=st.integers(0, 100), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=20))

@@ -99,12 +99,12 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     now = scrape(server)
     assert now["kv_blocks_total{}"] == 100
     assert now["kv_cache_usage_ratio{}"] == 0
-    assert now["kv_blocks_cached{}"] == 20
-    assert now["kv_blocks_free{}"] == 80
+    assert now["kv_blocks_cached{}"] == 21
+    assert now["kv_blocks_free{}"] == 79
 
     again = server.post(TEXT, {"prompt": "x" * 320 + "say:a", "stream": False}).json()
     cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert cached == scrape(server)["cached_prompt_tokens_total{}"] == 320
+    assert cached == scrape(server)["cached_prompt_tokens_total{}"] == 324
 
     connections = [server.connect() for _ in range(3)]
     body = b'{"prompt": "y", "max_tokens": 1500, "stream": true}'

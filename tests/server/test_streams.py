@@ -181,7 +181,7 @@ def test_cached_tokens_are_reported_alike_with_and_without_a_stream(launch, path
         server.post(path, {**body, **options}).body, chat=path == CHAT, usage=True
     )
     assert cold["prompt_tokens_details"] == {"cached_tokens": 0}
-    hit = (cold["prompt_tokens"] - 1) // 16 * 16  # whole blocks, and the last token is computed
+    hit = cold["prompt_tokens"] - 1  # the last token is always computed
     assert warm["prompt_tokens_details"] == {"cached_tokens": hit}
     assert streamed == warm
 
@@ -238,7 +238,8 @@ def test_the_openai_client_reads_both_endpoints(server):
         )
     )
     assert "".join(c.choices[0].delta.content or "" for c in chunks[:-1]) == "hi"
-    assert chunks[-1].usage.prompt_tokens_details.cached_tokens == 0
+    usage = chunks[-1].usage
+    assert usage.prompt_tokens_details.cached_tokens < usage.prompt_tokens
     answer = client.completions.create(model="tiny", prompt="say:hi", extra_body={"top_k": 5})
     assert answer.choices[0].text == "hi"
     assert answer.usage.prompt_tokens == 6

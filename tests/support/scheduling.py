@@ -13,6 +13,7 @@ from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError
 from foreword.kv import KVCache, root_digest
 from foreword.sched import Policy, Scheduler, SequenceUpdate
+from foreword.sched.sequence import Sequence
 
 VOCAB = 32  # few tokens, so that stop tokens come up
 BLOCK = 16
@@ -213,10 +214,27 @@ class World:
         if full or not scheduler._waiting:
             return
         head = next(iter(scheduler._waiting.values()))
+        if self.caching and self._computes_prefix_of(head, plan):
+            return
         slots = sum(len(seq.draws) for seq in scheduler._running) + len(head.draws)
         limit = min(self.config.max_num_seqs, self.config.max_num_batched_tokens)
         needed = self.cache.blocks_for(len(head.token_ids)) + slots
         assert slots > limit or needed > pool.num_available
+
+    def _computes_prefix_of(self, seq: Sequence, plan: StepPlan) -> bool:
+        """Whether a step computes at least a block that ``seq`` could take from the cache then."""
+        running = {other.seq_id: other for other in self.scheduler._running}
+        for step in plan.sequences:
+            stop = step.start + len(step.token_ids)
+            known = list(running[step.seq_id].token_ids[:stop])
+            wanted = seq.token_ids[: seq.max_cached_tokens]
+            shared = next(
+                (i for i, (a, b) in enumerate(zip(known, wanted)) if a != b),  # noqa: B905
+                min(len(known), len(wanted)),
+            )
+            if shared // BLOCK > step.start // BLOCK:
+                return True
+        return False
 
 
 def make_request(name: str, prompt: list[int], **params: object) -> Request:

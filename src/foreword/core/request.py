@@ -24,6 +24,7 @@ class Request:
     ``seed`` is ``params.seed``, or one that the engine drew where the caller gave none, so that
     everything below is a function of its inputs. ``max_tokens`` is resolved: never None, and
     prompt + max_tokens fits the context. ``eos_token_ids`` is empty with ``ignore_eos``.
+    Only requests with the same ``cache_salt`` find each other's blocks in the prefix cache.
     """
 
     request_id: str
@@ -33,3 +34,4 @@ class Request:
     eos_token_ids: frozenset[int] = field(default_factory=frozenset)
     seed: int = 0
     arrival_s: float = 0.0
+    cache_salt: str = ""

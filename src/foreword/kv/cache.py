@@ -1,4 +1,4 @@
-"""The pool and the prefix index of one engine, put together."""
+"""The pool and the prefix cache of one engine, put together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from foreword.config.cache import CacheConfig
 from foreword.kv.pool import BlockPool
-from foreword.kv.prefix import PrefixIndex
+from foreword.kv.prefix import PrefixCache
+from foreword.kv.radix import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,10 @@ class KVCache:
     def __init__(self, config: CacheConfig, root: bytes) -> None:
         self.block_size = config.block_size
         self.root = root
-        self.prefixes = PrefixIndex() if config.enable_prefix_caching else None
-        self.pool = BlockPool(config.num_blocks, on_evict=self._evict)
+        self.prefixes: PrefixCache | None = None
+        if config.enable_prefix_caching:
+            self.prefixes = PrefixCache(config.block_size)
+        self.pool = BlockPool(config.num_blocks, self.prefixes)
 
     @property
     def usage(self) -> KVUsage:
@@ -47,6 +50,13 @@ class KVCache:
         """Blocks that hold ``num_tokens`` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def _evict(self, block: int) -> None:
+    def count_hit(self, match: Match) -> None:
+        """Note that a request begins with ``match``: its blocks are worth more from now on."""
         if self.prefixes is not None:
-            self.prefixes.forget(block)
+            self.prefixes.hit(match)
+
+    def tick(self, now: float) -> None:
+        """Tell the time; what is too old goes."""
+        if self.prefixes is not None:
+            self.prefixes.now = now
+            self.pool.free(self.prefixes.expired())

@@ -11,8 +11,10 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 
+TOKEN_BYTES = 4  # a token id in a key: big-endian, so that keys sort as their tokens do
+
 _ROOT_TAG = b"foreword/kv/root/1\0"
-_BLOCK_TAG = b"foreword/kv/block/1\0"
+_BLOCK_TAG = b"fw/block/2\0"  # short: with it, a block of 16 tokens is hashed in two rounds
 
 
 def root_digest(parts: Mapping[str, bytes]) -> bytes:
@@ -29,44 +31,74 @@ def root_digest(parts: Mapping[str, bytes]) -> bytes:
     return state.digest()
 
 
-def block_digest(parent: bytes, token_ids: Sequence[int]) -> bytes:
-    """Digest of the block that holds ``token_ids`` right after the block ``parent``, 32 bytes."""
-    count = len(token_ids)
-    data = struct.pack(f"<II{count}I", len(parent), count, *token_ids)
-    return hashlib.sha256(_BLOCK_TAG + parent + data).digest()
+def salted(root: bytes, salt: str) -> bytes:
+    """The root of the blocks that only requests with ``salt`` may share; no salt, the same root."""
+    return root_digest({"root": root, "salt": salt.encode()}) if salt else root
+
+
+def token_key(token_ids: Sequence[int]) -> bytes:
+    """Token ids as bytes that sort, and begin one another, as the lists do.
+
+    Raises:
+        struct.error: an id is negative or has more than 32 bits.
+    """
+    return struct.pack(f">{len(token_ids)}I", *token_ids)
+
+
+def block_digest(parent: bytes, key: bytes) -> bytes:
+    """Digest of the block that holds the tokens of ``key`` right after the block ``parent``.
+
+    Args:
+        parent: a digest, so always 32 bytes: where it ends is certain.
+    """
+    return hashlib.sha256(_BLOCK_TAG + parent + key).digest()
 
 
 class TokenChain:
-    """Identities of the full blocks of one growing list of tokens, each computed once.
+    """One growing list of tokens as keys and identities of blocks, each made once.
 
     Args:
         root: digest that the chain starts from.
         token_ids: the list; it may grow at the end, and is never changed otherwise.
+
+    Attributes:
+        root: the same.
     """
 
-    __slots__ = ("_block_size", "_digests", "_root", "_token_ids")
+    __slots__ = ("_block_bytes", "_digests", "_packed", "_token_ids", "root")
 
     def __init__(self, root: bytes, token_ids: list[int], block_size: int) -> None:
-        self._root = root
+        self.root = root
         self._token_ids = token_ids
-        self._block_size = block_size
+        self._block_bytes = block_size * TOKEN_BYTES
+        self._packed = b""
         self._digests: list[bytes] = []
 
-    def tokens(self, index: int) -> tuple[int, ...]:
+    def key(self, index: int) -> bytes:
         """Tokens of the full block ``index``."""
-        start = index * self._block_size
-        return tuple(self._token_ids[start : start + self._block_size])
+        start = index * self._block_bytes
+        return self._slice(start, start + self._block_bytes)
+
+    def span(self, start: int, stop: int) -> bytes:
+        """Tokens at the positions ``start … stop-1``."""
+        return self._slice(start * TOKEN_BYTES, stop * TOKEN_BYTES)
 
     def digest(self, index: int) -> bytes:
-        """Identity of the full block ``index``."""
+        """Identity of the full block ``index``, 32 bytes."""
         digests = self._digests
         while len(digests) <= index:
-            parent = digests[-1] if digests else self._root
-            digests.append(block_digest(parent, self.tokens(len(digests))))
+            parent = digests[-1] if digests else self.root
+            digests.append(block_digest(parent, self.key(len(digests))))
         return digests[index]
 
     def fork(self, token_ids: list[int]) -> TokenChain:
         """The chain of ``token_ids``, a copy of this chain's tokens that goes its own way."""
-        other = TokenChain(self._root, token_ids, self._block_size)
+        other = TokenChain(self.root, token_ids, self._block_bytes // TOKEN_BYTES)
+        other._packed = self._packed
         other._digests = list(self._digests)
         return other
+
+    def _slice(self, start: int, stop: int) -> bytes:
+        if stop > len(self._packed):
+            self._packed += token_key(self._token_ids[len(self._packed) // TOKEN_BYTES :])
+        return self._packed[start:stop]

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from typing import Protocol
 
 from foreword.errors import ForewordError
 
 
 class OutOfBlocksError(ForewordError):
-    """No block is free or can be evicted."""
+    """No block is free or can be given up."""
+
+
+class Contents(Protocol):
+    """Who decides what becomes of blocks that nobody holds."""
+
+    @property
+    def num_cached(self) -> int:
+        """Blocks that are kept without a reference."""
+        ...
+
+    @property
+    def num_reclaimable(self) -> int:
+        """How many of them `reclaim` can give."""
+        ...
+
+    def hold(self, block: int) -> None:
+        """A kept block is in use again; a `ValueError` if it is not kept."""
+        ...
+
+    def drop(self, block: int) -> bool:
+        """A block lost its last reference; return whether it is kept."""
+        ...
+
+    def reclaim(self) -> int:
+        """Give up a kept block and return it; there must be one."""
+        ...
 
 
 class BlockPool:
@@ -19,20 +44,17 @@ class BlockPool:
 
     - *free*: nobody wants its contents;
     - *referenced*: one or more block tables hold it;
-    - *cached*: no table holds it, but its contents are kept until the space is needed, least
-      recently used first.
+    - *cached*: no table holds it, but its contents are kept until the space is needed.
 
     Args:
         num_blocks: blocks in the pool, named ``0 … num_blocks-1``.
-        on_evict: called with a cached block whose contents are about to be lost.
+        contents: what keeps contents; None: nothing does.
     """
 
-    def __init__(self, num_blocks: int, on_evict: Callable[[int], None]) -> None:
-        self._on_evict = on_evict
+    def __init__(self, num_blocks: int, contents: Contents | None = None) -> None:
+        self._contents = _Nothing() if contents is None else contents
         self._refs = [0] * num_blocks
         self._free = list(range(num_blocks - 1, -1, -1))  # a stack: block 0 goes first
-        self._kept = bytearray(num_blocks)  # 1: becomes cached, not free, at its last release
-        self._cached: OrderedDict[int, None] = OrderedDict()  # least recently used first
 
     @property
     def num_blocks(self) -> int:
@@ -47,34 +69,32 @@ class BlockPool:
     @property
     def num_cached(self) -> int:
         """Blocks without a reference whose contents are kept."""
-        return len(self._cached)
+        return self._contents.num_cached
 
     @property
     def num_referenced(self) -> int:
         """Blocks that block tables hold."""
-        return len(self._refs) - len(self._free) - len(self._cached)
+        return len(self._refs) - len(self._free) - self.num_cached
 
     @property
     def num_available(self) -> int:
-        """Blocks that `allocate` can give: free and cached ones."""
-        return len(self._free) + len(self._cached)
+        """Blocks that `allocate` can give."""
+        return len(self._free) + self._contents.num_reclaimable
 
     def references(self, block: int) -> int:
         """How many tables hold ``block``."""
         return self._refs[block]
 
     def allocate(self) -> int:
-        """Take a block to write to; a cached one is evicted where none is free.
+        """Take a block to write to; a cached one is given up where none is free.
 
         Raises:
-            OutOfBlocksError: every block is referenced.
+            OutOfBlocksError: every block is referenced or pinned.
         """
         if self._free:
             block = self._free.pop()
-        elif self._cached:
-            block, _ = self._cached.popitem(last=False)
-            self._kept[block] = 0
-            self._on_evict(block)
+        elif self._contents.num_reclaimable:
+            block = self._contents.reclaim()
         else:
             raise OutOfBlocksError(f"all {self.num_blocks} blocks are in use")
         self._refs[block] = 1
@@ -87,13 +107,11 @@ class BlockPool:
             ValueError: the block is free.
         """
         if self._refs[block] == 0:
-            if block not in self._cached:
-                raise ValueError(f"block {block} is free and has no contents to share")
-            del self._cached[block]
+            self._contents.hold(block)
         self._refs[block] += 1
 
     def release(self, block: int) -> None:
-        """Drop a reference; the last one makes the block cached if it is kept, else free.
+        """Drop a reference; after the last one the block is cached or free.
 
         Raises:
             ValueError: nobody holds the block (a double free).
@@ -101,12 +119,25 @@ class BlockPool:
         if self._refs[block] == 0:
             raise ValueError(f"block {block} is released, but nobody holds it")
         self._refs[block] -= 1
-        if self._refs[block] == 0:
-            if self._kept[block]:
-                self._cached[block] = None
-            else:
-                self._free.append(block)
+        if self._refs[block] == 0 and not self._contents.drop(block):
+            self._free.append(block)
 
-    def keep(self, block: int) -> None:
-        """Make a referenced block stay cached after its last release."""
-        self._kept[block] = 1
+    def free(self, blocks: list[int]) -> None:
+        """Take back cached blocks that their keeper gave up unasked."""
+        self._free += blocks
+
+
+class _Nothing:
+    """Keeps no contents."""
+
+    num_cached = 0
+    num_reclaimable = 0
+
+    def hold(self, block: int) -> None:
+        raise ValueError(f"block {block} is free and has no contents to share")
+
+    def drop(self, block: int) -> bool:
+        return False
+
+    def reclaim(self) -> int:
+        raise AssertionError("nothing is kept")

@@ -1,75 +1,166 @@
-"""Finding computed blocks again by what they hold."""
+"""The prefix cache: blocks that outlive their sequences, found and kept by what they are worth."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
+from foreword.kv.eviction import GreedyDual
 from foreword.kv.identity import TokenChain
+from foreword.kv.radix import Match, Node, RadixTree
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CachedBlock:
-    """A full block that any sequence with the same prefix may share.
+class PrefixCache:
+    """Contents of the pool's blocks.
+
+    The pool counts references; this decides what happens to a block without any.
+
+    Args:
+        cost: of computing a block again, by the number of blocks before it; see `GreedyDual`.
+        ttl_s: a block that no sequence held for so long is not found any more, and given up.
 
     Attributes:
-        digest: its identity.
-        token_ids: the tokens that it holds.
-        parent: the block before it; None at the start of a sequence.
-        block: its index in the pool.
+        now: the time, as the scheduler last told it.
     """
 
-    digest: bytes
-    token_ids: tuple[int, ...]
-    parent: CachedBlock | None
-    block: int
-
-
-class PrefixIndex:
-    """Full blocks by identity.
-
-    A match verifies the tokens and the parent and not only the digest, so a collision is a miss.
-    Whoever holds a block of the index holds its parent too and releases it later, so the pool
-    evicts children before parents and a chain never has a hole.
-    """
-
-    def __init__(self) -> None:
-        self._by_digest: dict[bytes, CachedBlock] = {}
-        self._by_block: dict[int, CachedBlock] = {}
+    def __init__(
+        self,
+        block_size: int,
+        *,
+        cost: Callable[[int], float] = lambda depth: 1.0,
+        ttl_s: float = float("inf"),
+    ) -> None:
+        self.now = 0.0
+        self._tree = RadixTree(block_size)
+        self._eviction = GreedyDual(cost)
+        self._ttl_s = ttl_s
+        # Without a reference: an idle node's children fell idle before it, so that the first in
+        # this order is a leaf.
+        self._idle: dict[Node, None] = {}
+        self._pinned: set[Node] = set()
 
     def __len__(self) -> int:
-        return len(self._by_block)
+        return len(self._tree)
 
-    def match(self, chain: TokenChain, limit: int) -> list[CachedBlock]:
-        """The longest run of cached blocks that begins ``chain``, at most ``limit`` of them."""
-        found: list[CachedBlock] = []
-        parent: CachedBlock | None = None
-        for index in range(limit):
-            node = self._by_digest.get(chain.digest(index))
-            if node is None or node.parent is not parent or node.token_ids != chain.tokens(index):
-                break
-            found.append(node)
-            parent = node
-        return found
+    @property
+    def num_reclaimable(self) -> int:
+        """Blocks that `reclaim` can give."""
+        return len(self._idle)
 
-    def insert(
-        self, chain: TokenChain, index: int, parent: CachedBlock | None, block: int
-    ) -> CachedBlock | None:
-        """Offer ``block``, which holds block ``index`` of ``chain`` and follows ``parent``.
+    @property
+    def num_cached(self) -> int:
+        """Blocks that are kept without a reference, pinned ones too."""
+        return len(self._idle) + len(self._pinned)
+
+    def match(self, chain: TokenChain, limit: int) -> Match:
+        """The most that the first ``limit`` tokens of ``chain`` share with computed blocks."""
+        nodes, partial, num_partial = self._tree.match(chain, limit)
+        for index, node in enumerate(nodes):
+            if self._expired(node):
+                return Match(nodes[:index])
+        if partial is not None and self._expired(partial):
+            return Match(nodes)
+        return Match(nodes, partial, num_partial)
+
+    def hit(self, match: Match) -> None:
+        """Note that a request begins with ``match``."""
+        for node in match.nodes:
+            node.hits += 1
+        if match.partial is not None:
+            match.partial.hits += 1
+
+    def publish(self, chain: TokenChain, parent: Node | None, key: bytes, block: int) -> Node:
+        """Offer a held block, whose tokens ``key`` follow ``parent`` (None: they begin ``chain``).
 
         Returns:
-            The entry with these contents: a new one, or the one that was there already (with
-            another ``block``). None where another content has the same digest.
+            The node of these tokens; that of another block, if one has them already.
         """
-        digest, token_ids = chain.digest(index), chain.tokens(index)
-        node = self._by_digest.get(digest)
-        if node is None:
-            node = CachedBlock(digest, token_ids, parent, block)
-            self._by_digest[digest] = node
-            self._by_block[block] = node
-            return node
-        same = node.parent is parent and node.token_ids == token_ids
-        return node if same else None
+        parent = parent or self._tree.root(chain.root)
+        shorter = parent.begun_by(key)
+        node = self._tree.insert(parent, key, block)
+        if shorter is not None:  # the end of a sequence, of which this is the continuation
+            self._eviction.demote(shorter)
+        return node
 
-    def forget(self, block: int) -> None:
-        """Drop the entry of ``block``, whose contents are lost."""
-        del self._by_digest[self._by_block.pop(block).digest]
+    def publish_end(self, chain: TokenChain, parent: Node | None, key: bytes, block: int) -> None:
+        """The same for the block at a sequence's end, which is not full.
+
+        Nobody else may hold it. It is not taken where another begins with the same tokens.
+        """
+        if (parent or self._tree.root(chain.root)).begins(key) is None:
+            self.publish(chain, parent, key, block)
+
+    # What the pool tells and asks.
+
+    def hold(self, block: int) -> None:
+        """A kept block is in use again."""
+        node = self._known(block)
+        node.idle_since_s = None
+        self._idle.pop(node, None)
+        self._pinned.discard(node)
+
+    def drop(self, block: int) -> bool:
+        """A block lost its last reference; return whether it is kept."""
+        node = self._tree.node(block)
+        if node is None:
+            return False
+        node.idle_since_s = self.now
+        if node.pins:
+            self._pinned.add(node)
+        else:
+            self._idle[node] = None
+            self._eviction.add(node)
+            self._eviction.compact(len(self._idle))
+        return True
+
+    def reclaim(self) -> int:
+        """Give up the least valuable block, and return it; there must be one."""
+        return self._give_up(self._eviction.pop())
+
+    def expired(self) -> list[int]:
+        """Give up what is too old, and return it."""
+        blocks: list[int] = []
+        while self._idle and self._expired(oldest := next(iter(self._idle))):
+            blocks.append(self._give_up(oldest))
+        return blocks
+
+    def clear(self) -> list[int]:
+        """Give up everything that is neither held nor pinned, and return it."""
+        return [self.reclaim() for _ in range(len(self._idle))]
+
+    # Pins.
+
+    def pin(self, nodes: Iterable[Node]) -> None:
+        """Keep a path, from its first block on, until it is unpinned as often."""
+        for node in nodes:
+            node.pins += 1
+            if node.pins == 1 and self._idle.pop(node, node) is None:
+                self._pinned.add(node)
+
+    def unpin(self, nodes: Iterable[Node]) -> None:
+        """Undo a `pin` of the same nodes."""
+        for node in reversed(list(nodes)):
+            node.pins -= 1
+            if node.pins == 0 and node in self._pinned:
+                self._pinned.remove(node)
+                self._idle[node] = None
+                node.idle_since_s = self.now
+                self._eviction.add(node)
+
+    def _known(self, block: int) -> Node:
+        node = self._tree.node(block)
+        if node is None or node.idle_since_s is None:
+            raise ValueError(f"block {block} is free and has no contents to share")
+        return node
+
+    def _give_up(self, node: Node) -> int:
+        parent = node.parent
+        self._tree.remove(node)
+        del self._idle[node]
+        node.idle_since_s = None
+        if parent is not None:
+            self._eviction.expose(parent)
+        return node.block
+
+    def _expired(self, node: Node) -> bool:
+        since_s = node.idle_since_s
+        return since_s is not None and not node.pins and self.now - since_s > self._ttl_s

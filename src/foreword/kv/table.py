@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from foreword.kv.cache import KVCache
-from foreword.kv.identity import TokenChain
-from foreword.kv.prefix import CachedBlock
+from foreword.kv.identity import TokenChain, salted
+from foreword.kv.radix import Match, Node
 
 
 class BlockTable:
@@ -17,51 +17,62 @@ class BlockTable:
     Args:
         cache: where the blocks come from.
         token_ids: the sequence's tokens; the list may grow at the end.
+        cache_salt: who else may share the blocks: sequences with the same salt.
 
     Attributes:
         blocks: indices in the pool, in the order of positions.
     """
 
-    __slots__ = ("_cache", "_chain", "_published", "_tip", "blocks")
+    __slots__ = ("_cache", "_chain", "_computed", "_published", "_tip", "blocks")
 
-    def __init__(self, cache: KVCache, token_ids: list[int]) -> None:
+    def __init__(self, cache: KVCache, token_ids: list[int], cache_salt: str = "") -> None:
         self._cache = cache
-        self._chain = TokenChain(cache.root, token_ids, cache.block_size)
+        root = salted(cache.root, cache_salt)
+        self._chain = TokenChain(root, token_ids, cache.block_size)
         self.blocks: list[int] = []
-        self._published = 0  # leading blocks that have been offered to the index
-        self._tip: CachedBlock | None = None  # the index's entry of the last one of them
+        self._computed = 0  # leading positions whose contents are known to be right
+        self._published = 0  # leading blocks that others can find
+        self._tip: Node | None = None  # the last one of them
 
-    def match(self, limit: int) -> list[CachedBlock]:
-        """Cached blocks that this sequence can begin with.
+    def match(self, limit: int) -> Match:
+        """What this sequence can begin with.
 
         Args:
             limit: tokens that may come from the cache.
         """
         prefixes = self._cache.prefixes
-        if prefixes is None:
-            return []
-        return prefixes.match(self._chain, limit // self._cache.block_size)
+        return Match() if prefixes is None else prefixes.match(self._chain, limit)
 
-    def shortfall(self, hit: list[CachedBlock], stop: int) -> int:
-        """Blocks that `start` would take from the available ones."""
+    def shortfall(self, hit: Match, stop: int) -> int:
+        """Blocks that `start` would take from the available ones.
+
+        Pinned blocks are not among those, whether they are held or not.
+        """
         pool = self._cache.pool
-        unheld = sum(pool.references(node.block) == 0 for node in hit)
-        return self._cache.blocks_for(stop) - len(hit) + unheld
+        unheld = sum(pool.references(node.block) == 0 and not node.pins for node in hit.nodes)
+        return self._cache.blocks_for(stop) - len(hit.nodes) + unheld
 
-    def start(self, hit: list[CachedBlock], stop: int) -> None:
+    def start(self, hit: Match, stop: int) -> list[tuple[int, int]]:
         """Fill an empty table: ``hit`` from the cache, then new blocks up to position ``stop``.
+
+        Returns:
+            ``(source, destination)`` where a part of a block has to be copied, before anything is
+            computed and in this order: the source may be a block that is taken for something else.
 
         Raises:
             OutOfBlocksError: fewer blocks are available than `shortfall` says.
         """
-        pool = self._cache.pool
-        for node in hit:
+        pool, first = self._cache.pool, len(hit.nodes)
+        for node in hit.nodes:
             pool.acquire(node.block)
             self.blocks.append(node.block)
-        self._published = len(hit)
-        self._tip = hit[-1] if hit else None
-        for _ in range(self._cache.blocks_for(stop) - len(hit)):
+        self._computed = first * self._cache.block_size  # the copy is not made yet
+        self._published = first
+        self._tip = hit.nodes[-1] if hit.nodes else None
+        source = hit.partial.block if hit.partial is not None else None
+        for _ in range(self._cache.blocks_for(stop) - first):
             self.blocks.append(pool.allocate())
+        return [] if source is None else [(source, self.blocks[first])]
 
     def needs_block(self, position: int) -> bool:
         """Whether writing to ``position`` takes a block: the table ends there, or it is shared."""
@@ -83,6 +94,7 @@ class BlockTable:
             self.blocks.append(block)
             return []
         shared, self.blocks[index] = self.blocks[index], block
+        self._computed = index * self._cache.block_size  # until the copy is made
         pool.release(shared)
         return [(shared, block)]
 
@@ -94,24 +106,18 @@ class BlockTable:
     def publish(self, computed: int) -> None:
         """Let other sequences find the full blocks among the first ``computed`` positions.
 
-        Where another block with the same contents is in the index already, the table takes that
-        one and gives its own back, so that equal contents are held once.
+        Where another block with the same contents can be found already, the table takes that one
+        and gives its own back, so that equal contents are held once.
         """
+        self._computed = computed
         prefixes, pool = self._cache.prefixes, self._cache.pool
-        num_full = computed // self._cache.block_size
-        if prefixes is None or num_full <= self._published:
+        if prefixes is None:
             return
-        for index in range(self._published, num_full):
-            if index > 0 and self._tip is None:
-                return  # an earlier block lost its place to a collision
+        for index in range(self._published, computed // self._cache.block_size):
             own = self.blocks[index]
-            self._tip = prefixes.insert(self._chain, index, self._tip, own)
+            self._tip = prefixes.publish(self._chain, self._tip, self._chain.key(index), own)
             self._published += 1
-            if self._tip is None:
-                return
-            if self._tip.block == own:
-                pool.keep(own)
-            else:
+            if self._tip.block != own:
                 pool.acquire(self._tip.block)
                 self.blocks[index] = self._tip.block
                 pool.release(own)
@@ -121,6 +127,7 @@ class BlockTable:
         other = BlockTable(self._cache, token_ids)
         other._chain = self._chain.fork(token_ids)
         other.blocks = list(self.blocks)
+        other._computed = self._computed
         other._published = self._published
         other._tip = self._tip
         for block in other.blocks:
@@ -129,6 +136,18 @@ class BlockTable:
 
     def release(self) -> None:
         """Give all blocks back, the last one first: a prefix outlives what builds on it."""
+        self._publish_end()
         blocks, self.blocks = self.blocks, []
         for block in reversed(blocks):
             self._cache.pool.release(block)
+        self._computed = 0
+
+    def _publish_end(self) -> None:
+        """Let the block that is not full be found too, now that nobody writes to it any more."""
+        prefixes, start = self._cache.prefixes, self._published * self._cache.block_size
+        if prefixes is None or self._computed == start:
+            return
+        block = self.blocks[self._published]
+        if self._cache.pool.references(block) == 1:
+            key = self._chain.span(start, self._computed)
+            prefixes.publish_end(self._chain, self._tip, key, block)

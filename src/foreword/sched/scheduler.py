@@ -17,6 +17,8 @@ from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.policy import FirstComeFirstServed, Policy
 from foreword.sched.sequence import Sequence, TrackedRequest
 
+_MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
+
 
 class Scheduler:
     """Continuous batching with chunked prompts over a pool of KV blocks.
@@ -133,7 +135,8 @@ class Scheduler:
         """
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
-        batch = _Batch(self._config.max_num_batched_tokens)
+        self._cache.tick(now)
+        batch = _Batch(self._config.max_num_batched_tokens, self._cache.block_size)
         self._plan_single_tokens(batch)
         self._plan_prompts(batch, now)
         if not batch.sequences:
@@ -152,6 +155,7 @@ class Scheduler:
             BackendError: the result is not one of this plan; the step is still to be ended, by
                 `fail`.
         """
+        self._cache.tick(now)
         sequences, plan = self._require_in_flight()
         _check_result(plan, result)
         self._in_flight = None
@@ -221,19 +225,23 @@ class Scheduler:
         part_way = [seq for seq in self._running if seq.num_missing > 1]
         slots = sum(len(seq.draws) for seq in self._running) if self._waiting else 0
         admitted: list[Sequence] = []
+        num_deferred = 0
         for seq in self._policy.order(chain(part_way, self._waiting.values()), now):
-            if batch.budget == 0:
+            if batch.budget == 0 or num_deferred == _MOST_DEFERRED:
                 break
             if seq.seq_id in self._waiting:
+                if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
+                    num_deferred += 1  # sooner done by finding it in the cache, a step later
+                    continue
                 slots += len(seq.draws)
-                if slots > self._max_running or not self._start(seq, slots, now):
+                if slots > self._max_running or not self._start(seq, slots, batch, now):
                     break
                 admitted.append(seq)
             batch.add(seq, min(seq.num_missing, batch.budget))
         for seq in admitted:
             del self._waiting[seq.seq_id]
 
-    def _start(self, seq: Sequence, slots: int, now: float) -> bool:
+    def _start(self, seq: Sequence, slots: int, batch: _Batch, now: float) -> bool:
         """Admit a waiting sequence if its known tokens fit, beside what is running.
 
         Others keep one block each to grow into, or an admission would soon be a preemption.
@@ -243,11 +251,12 @@ class Scheduler:
         needed = seq.table.shortfall(hit, len(seq.token_ids)) + spare
         if needed > self._cache.pool.num_available:
             return False
-        seq.table.start(hit, len(seq.token_ids))
-        seq.num_computed = len(hit) * self._cache.block_size
+        batch.block_copies += seq.table.start(hit, len(seq.token_ids))
+        seq.num_computed = hit.num_tokens(self._cache.block_size)
         insort(self._running, seq, key=lambda other: other.rank)
         tracked = seq.tracked
         if tracked.first_scheduled_s is None:
+            self._cache.count_hit(hit)
             tracked.first_scheduled_s = now
             tracked.num_cached_tokens = seq.num_computed
             self._totals.prompt_tokens += tracked.num_prompt_tokens
@@ -348,19 +357,30 @@ class Scheduler:
 class _Batch:
     """A step in the making."""
 
-    __slots__ = ("block_copies", "budget", "sequences", "steps")
+    __slots__ = ("_block_size", "block_copies", "budget", "sequences", "steps")
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, block_size: int) -> None:
         self.budget = budget
         self.sequences: list[Sequence] = []
         self.steps: list[SequenceStep] = []
         self.block_copies: list[tuple[int, int]] = []
+        self._block_size = block_size
 
     def add(self, seq: Sequence, count: int) -> None:
         """Plan the next ``count`` tokens of a sequence."""
         self.budget -= count
         self.sequences.append(seq)
         self.steps.append(seq.step(count))
+
+    def computes_prefix_of(self, seq: Sequence) -> bool:
+        """Whether the step computes a block that ``seq`` needs and will find in the cache then."""
+        for other, step in zip(self.sequences, self.steps, strict=True):
+            if len(step.token_ids) > 1 and other.cache_salt == seq.cache_salt:
+                stop = (step.start // self._block_size + 1) * self._block_size
+                done = step.start + len(step.token_ids) >= stop <= seq.max_cached_tokens
+                if done and other.token_ids[:stop] == seq.token_ids[:stop]:
+                    return True
+        return False
 
 
 def _check_result(plan: StepPlan, result: StepResult) -> None:

@@ -136,12 +136,18 @@ class Sequence:
         """The sequence that computes a request's prompt, on behalf of all its completions."""
         token_ids = list(tracked.request.prompt_token_ids)
         draws = tuple(range(tracked.request.params.n))
-        return cls(seq_id, tracked, draws, token_ids, BlockTable(cache, token_ids))
+        table = BlockTable(cache, token_ids, tracked.request.cache_salt)
+        return cls(seq_id, tracked, draws, token_ids, table)
 
     @property
     def rank(self) -> tuple[int, int]:
         """Sorts sequences by age: the order of arrival, then the completion."""
         return self.tracked.order, self.draws[0]
+
+    @property
+    def cache_salt(self) -> str:
+        """Sequences with the same one share blocks."""
+        return self.tracked.request.cache_salt
 
     @property
     def num_missing(self) -> int:

@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from foreword.kv.identity import TokenChain, block_digest, root_digest
+from foreword.kv.identity import TokenChain, block_digest, root_digest, salted, token_key
 
 # The same in every process and on every machine: computed once, written down here. A change of
 # these values makes every block that another worker or a disk tier holds unreachable.
 ROOT = "8fde84d6f04a7d809ae4476bac07c141b8c3c8ba5bcf3b3d606adc7b09592e74"
-FIRST = "4f868ffb2e3a1635f0bfcde189280b185fdd0155f9d1f1d994e81e52b91444a2"
-SECOND = "8ceaa813f16145487ca31eae54407cc229de880556f916be457eb9bb6ea5d96e"
+FIRST = "6916f39b94a83f708b59af0c0008def24ebcb803bdd3897530493a9323e51b25"
+SECOND = "d45973c80f5e07738840925bf9418391f43cb0aa55b6354ed70ceda360469e89"
 
 
 def test_identities_are_the_same_everywhere() -> None:
@@ -43,7 +43,7 @@ def test_roots_do_not_depend_on_order() -> None:
 
 def test_a_block_is_named_by_all_that_comes_before_it() -> None:
     digests = {
-        block_digest(parent, tokens)
+        block_digest(parent, token_key(tokens))
         for parent in (b"a" * 32, b"b" * 32)
         for tokens in ([1, 2], [2, 1], [1], [1, 2, 0], [258])
     }
@@ -58,12 +58,24 @@ def test_a_chain_grows_with_its_tokens_and_forks() -> None:
     other = chain.fork(other_tokens)
     tokens += range(20, 32)
     other_tokens += range(120, 132)
-    assert other.digest(0) == first == block_digest(b"root", range(16))
-    assert chain.digest(1) == block_digest(first, range(16, 32))
-    assert other.digest(1) == block_digest(first, [*range(16, 20), *range(120, 132)])
+    assert other.digest(0) == first == block_digest(b"root", token_key(range(16)))
+    assert chain.digest(1) == block_digest(first, token_key(range(16, 32)))
+    assert other.digest(1) == block_digest(first, token_key([*range(16, 20), *range(120, 132)]))
 
 
 @pytest.mark.parametrize("token_id", [-1, 2**32])
 def test_ids_that_do_not_fit_are_errors(token_id: int) -> None:
     with pytest.raises(struct.error):
-        block_digest(b"root", [token_id])
+        token_key([token_id])
+
+
+def test_a_salt_makes_another_root() -> None:
+    root = root_digest({"model": b"m"})
+    assert salted(root, "") == root
+    assert len({root, salted(root, "a"), salted(root, "b"), salted(root, "ab")}) == 4
+
+
+def test_keys_are_the_tokens_of_blocks() -> None:
+    chain = TokenChain(b"root", list(range(40)), block_size=16)
+    assert chain.key(1) == token_key(range(16, 32)) == chain.span(16, 32)
+    assert chain.span(30, 40) == token_key(range(30, 40))

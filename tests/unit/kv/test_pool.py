@@ -5,14 +5,41 @@ import pytest
 from foreword.kv.pool import BlockPool, OutOfBlocksError
 
 
-@pytest.fixture
-def evicted() -> list[int]:
-    return []
+class Keeper:
+    """Keeps the blocks it is told to, oldest first."""
+
+    def __init__(self) -> None:
+        self.wanted: set[int] = set()
+        self.kept: list[int] = []
+
+    @property
+    def num_cached(self) -> int:
+        return len(self.kept)
+
+    @property
+    def num_reclaimable(self) -> int:
+        return len(self.kept)
+
+    def hold(self, block: int) -> None:
+        self.kept.remove(block)
+
+    def drop(self, block: int) -> bool:
+        if block in self.wanted:
+            self.kept.append(block)
+        return block in self.wanted
+
+    def reclaim(self) -> int:
+        return self.kept.pop(0)
 
 
 @pytest.fixture
-def pool(evicted: list[int]) -> BlockPool:
-    return BlockPool(3, evicted.append)
+def keeper() -> Keeper:
+    return Keeper()
+
+
+@pytest.fixture
+def pool(keeper: Keeper) -> BlockPool:
+    return BlockPool(3, keeper)
 
 
 def test_blocks_run_out(pool: BlockPool) -> None:
@@ -38,48 +65,34 @@ def test_a_shared_block_is_free_after_its_last_release(pool: BlockPool) -> None:
     assert (pool.num_free, pool.num_referenced) == (3, 0)
 
 
-def test_a_free_block_has_nothing_to_share(pool: BlockPool) -> None:
+def test_without_a_keeper_a_free_block_has_nothing_to_share() -> None:
     with pytest.raises(ValueError, match="is free"):
-        pool.acquire(0)
+        BlockPool(3).acquire(0)
 
 
-def test_kept_blocks_are_cached_and_can_be_taken_up_again(pool: BlockPool) -> None:
+def test_kept_blocks_are_cached_and_can_be_taken_up_again(pool: BlockPool, keeper: Keeper) -> None:
     block = pool.allocate()
-    pool.keep(block)
+    keeper.wanted = {block}
     pool.release(block)
     assert (pool.num_free, pool.num_cached, pool.num_available) == (2, 1, 3)
     pool.acquire(block)
     assert (pool.num_cached, pool.num_referenced) == (0, 1)
 
 
-def test_the_least_recently_used_block_is_evicted_first(
-    pool: BlockPool, evicted: list[int]
-) -> None:
-    blocks = [pool.allocate() for _ in range(3)]
-    for block in blocks:
-        pool.keep(block)
-        pool.release(block)
-    pool.acquire(blocks[0])  # used again: now the youngest
-    pool.release(blocks[0])
-    assert [pool.allocate() for _ in range(3)] == [blocks[1], blocks[2], blocks[0]]
-    assert evicted == [blocks[1], blocks[2], blocks[0]]
-
-
-def test_free_blocks_go_before_cached_ones(pool: BlockPool, evicted: list[int]) -> None:
+def test_free_blocks_go_before_cached_ones(pool: BlockPool, keeper: Keeper) -> None:
     block = pool.allocate()
-    pool.keep(block)
+    keeper.wanted = {block}
     pool.release(block)
     pool.allocate()
     pool.allocate()
-    assert evicted == []
+    assert keeper.kept == [block]
     assert pool.allocate() == block
-    assert evicted == [block]
+    assert keeper.kept == []
 
 
-def test_an_evicted_block_is_not_kept_any_longer(pool: BlockPool) -> None:
-    for block in [pool.allocate() for _ in range(3)]:
-        pool.keep(block)
-        pool.release(block)
+def test_what_the_keeper_gives_up_unasked_is_free(pool: BlockPool, keeper: Keeper) -> None:
     block = pool.allocate()
+    keeper.wanted = {block}
     pool.release(block)
-    assert (pool.num_free, pool.num_cached) == (1, 2)
+    pool.free([keeper.reclaim()])
+    assert (pool.num_free, pool.num_cached) == (3, 0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.scheduling import World, check_outputs, make_request, prompt
 
@@ -11,7 +13,7 @@ def test_a_hit_changes_nothing_but_the_work(length: int) -> None:
         world.add(make_request(name, prompt(length), max_tokens=4, ignore_eos=True, seed=3))
         world.run()
     check_outputs(world)
-    hit = (length - 1) // 16 * 16  # the last token is always computed
+    hit = length - 1  # the last token is always computed
     cached = [update.num_cached_tokens for update in world.updates]
     assert cached == [0] * 4 + [hit] * 4
     assert world.num_computed("warm") == length - hit + 3
@@ -22,7 +24,7 @@ def test_another_prompt_in_between_does_not_lose_the_first() -> None:
     for name, first in (("a", 1), ("b", 3), ("again", 1)):
         world.add(make_request(name, prompt(130, first), max_tokens=1))
         world.run()
-    assert world.updates[-1].num_cached_tokens == 128
+    assert world.updates[-1].num_cached_tokens == 129
 
 
 def test_a_growing_conversation_computes_only_what_is_new() -> None:
@@ -36,7 +38,7 @@ def test_a_growing_conversation_computes_only_what_is_new() -> None:
         world.add(make_request(f"other {turn}", prompt(40, 20 + turn), max_tokens=1))
         world.run()
         history += world.completions[name, 0].token_ids
-        assert world.num_computed(name) == len(history) - 1 - computed_before // 16 * 16
+        assert world.num_computed(name) == len(history) - 1 - computed_before
         computed_before = len(history) - 1  # the last token has not been computed yet
 
 
@@ -71,3 +73,33 @@ def test_unique_prompts_leave_nothing_behind() -> None:
     assert world.cache.prefixes is not None
     assert len(world.cache.prefixes) == world.cache.usage.cached <= 16
     assert not world.scheduler._requests
+
+
+def test_a_prefix_in_the_making_is_waited_for() -> None:
+    world = World(budget=400)
+    for last, name in enumerate(("a", "b", "c"), 10):
+        world.add(make_request(name, [*prompt(100), last], max_tokens=1))
+    world.add(make_request("other", prompt(50, 30), max_tokens=1))
+    world.run()
+    assert [sorted(share) for share in world.shares] == [["a", "other"], ["b", "c"]]
+    assert world.num_computed("b") == world.num_computed("c") == 1
+    check_outputs(world)
+
+
+def test_a_prefix_in_the_making_is_not_waited_for_without_a_gain() -> None:
+    world = World(budget=400, num_blocks=40)
+    world.add(make_request("a", prompt(100), max_tokens=1))
+    world.add(make_request("short", prompt(15), max_tokens=1))  # no whole block in common
+    world.add(make_request("scored", prompt(100), max_tokens=1, prompt_logprobs=0))
+    salted = replace(make_request("salted", prompt(100), max_tokens=1), cache_salt="s")
+    world.add(salted)
+    world.run()
+    assert len(world.plans) == 1
+
+
+def test_salts_keep_requests_apart() -> None:
+    world = World(budget=400)
+    for name, salt in (("a", ""), ("b", "x"), ("c", "y"), ("d", "x")):
+        world.add(replace(make_request(name, prompt(100), max_tokens=1), cache_salt=salt))
+        world.run()
+    assert [update.num_cached_tokens for update in world.updates] == [0, 0, 0, 99]

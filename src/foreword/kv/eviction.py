@@ -1,0 +1,66 @@
+"""Which cached block to give up first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from foreword.kv.radix import Node
+
+_MOST_USES = 8  # beyond it, use makes no block worth more: what was popular once has to go some day
+_SLACK = 64  # stale entries that are no trouble
+
+
+class GreedyDual:
+    """Keeps what is used often, recently, and dear to compute again.
+
+    GreedyDual-Size with frequency (Cherkasova 1998) over the leaves of the tree: a block that falls
+    idle is worth ``floor + uses x cost``, the least valuable leaf goes first, and the floor rises
+    to its value. So a block that was used eight times outlives seven pools full of blocks that
+    were used once, and not more.
+
+    Args:
+        cost: of computing the block with ``depth`` blocks before it, relative to others.
+    """
+
+    def __init__(self, cost: Callable[[int], float]) -> None:
+        self._cost = cost
+        self._floor = 0.0
+        self._entries = count()  # equal values: whichever came first
+        self._heap: list[tuple[float, int, Node]] = []
+
+    def add(self, node: Node) -> None:
+        """A block fell idle."""
+        uses = min(1 + node.hits, _MOST_USES)
+        node.value = self._floor + uses * self._cost(node.depth)
+        self.expose(node)
+
+    def demote(self, node: Node) -> None:
+        """A block is of no use any more."""
+        node.value = float("-inf")
+        self.expose(node)
+
+    def expose(self, node: Node) -> None:
+        """A block may go, if it is an idle leaf: it fell idle, or lost its last child or pin."""
+        if _can_go(node):
+            node.entry = next(self._entries)
+            heappush(self._heap, (node.value, node.entry, node))
+
+    def pop(self) -> Node:
+        """The leaf to give up; there must be one."""
+        while True:
+            value, entry, node = heappop(self._heap)
+            if entry == node.entry and _can_go(node):
+                self._floor = max(self._floor, value)
+                return node
+
+    def compact(self, num_idle: int) -> None:
+        """Drop entries of blocks that are in use again, once they outnumber the others."""
+        if len(self._heap) > 2 * num_idle + _SLACK:
+            self._heap = [e for e in self._heap if e[1] == e[2].entry and _can_go(e[2])]
+            heapify(self._heap)
+
+
+def _can_go(node: Node) -> bool:
+    return node.idle_since_s is not None and node.is_leaf and not node.pins

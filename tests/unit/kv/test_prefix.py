@@ -1,0 +1,145 @@
+"""What is kept, what goes first, and what stays whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from foreword.config.cache import CacheConfig
+from foreword.kv import BlockTable, KVCache, OutOfBlocksError
+from foreword.kv.prefix import PrefixCache
+
+
+class Sequences:
+    """Runs whole prompts through a pool, one after the other."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.cache = KVCache(CacheConfig(num_blocks=num_blocks), b"root")
+        assert self.cache.prefixes is not None
+        self.prefixes: PrefixCache = self.cache.prefixes
+
+    def run(self, tokens: list[int]) -> int:
+        """Compute a prompt; return how much of it was cached."""
+        table = BlockTable(self.cache, tokens)
+        hit = table.match(len(tokens))
+        self.cache.count_hit(hit)
+        table.start(hit, len(tokens))
+        table.publish(len(tokens))
+        table.release()
+        return hit.num_tokens(16)
+
+    def found(self, tokens: list[int]) -> int:
+        return BlockTable(self.cache, tokens).match(len(tokens)).num_tokens(16)
+
+
+def document(number: int, blocks: int) -> list[int]:
+    return [number * 1000 + position for position in range(blocks * 16)]
+
+
+def test_what_was_used_once_goes_oldest_first_and_from_its_end() -> None:
+    sequences = Sequences(8)
+    for number in (1, 2, 3):
+        sequences.run(document(number, 3))
+    assert sequences.found(document(1, 3)) == 32
+    assert sequences.found(document(2, 3)) == 48
+
+
+def test_one_long_prompt_does_not_wipe_what_is_used_often() -> None:
+    sequences = Sequences(40)
+    hot, cold = document(1, 5), document(2, 5)
+    for _ in range(3):
+        sequences.run(hot)
+    sequences.run(cold)
+    sequences.run(document(3, 35))
+    assert sequences.found(hot) == len(hot)
+    assert sequences.found(cold) == 0
+
+
+def test_what_was_popular_once_goes_in_the_end() -> None:
+    sequences = Sequences(10)
+    for _ in range(100):
+        sequences.run(document(1, 5))
+    rounds = 0
+    while sequences.found(document(1, 5)):
+        rounds += 1
+        sequences.run(document(1 + rounds, 5))
+        assert rounds < 20
+    assert rounds > 5
+
+
+def test_dear_blocks_are_kept_longer() -> None:
+    prefixes = PrefixCache(16, cost=lambda depth: 1.0 + depth)
+    cache = KVCache(CacheConfig(num_blocks=6), b"root")
+    cache.prefixes = prefixes
+    cache.pool._contents = prefixes
+    for tokens in (document(1, 4), document(2, 2), document(3, 1)):
+        table = BlockTable(cache, tokens)
+        table.start(table.match(0), len(tokens))
+        table.publish(len(tokens))
+        table.release()
+    assert BlockTable(cache, document(1, 4)).match(64).num_tokens(16) == 64
+    assert BlockTable(cache, document(2, 2)).match(32).num_tokens(16) == 16
+
+
+def test_pinned_blocks_stay_and_are_not_offered() -> None:
+    sequences = Sequences(8)
+    sequences.run(document(1, 3))
+    pinned = BlockTable(sequences.cache, document(1, 3)).match(48).nodes
+    sequences.prefixes.pin(pinned)
+    pool = sequences.cache.pool
+    assert (pool.num_available, pool.num_cached) == (5, 3)
+    sequences.run(document(2, 5))
+    assert sequences.found(document(1, 3)) == 48
+    with pytest.raises(OutOfBlocksError):
+        sequences.run(document(3, 6))
+
+
+def test_a_pinned_path_can_be_used_and_unpinned() -> None:
+    sequences = Sequences(8)
+    sequences.run(document(1, 3))
+    table = BlockTable(sequences.cache, document(1, 3))
+    hit = table.match(48)
+    sequences.prefixes.pin(hit.nodes)
+    assert table.shortfall(hit, 64) == 1
+    table.start(hit, 64)
+    sequences.prefixes.unpin(hit.nodes)
+    table.release()
+    assert sequences.cache.pool.num_available == 8
+    sequences.prefixes.pin(hit.nodes)
+    sequences.prefixes.pin(hit.nodes[:1])
+    sequences.prefixes.unpin(hit.nodes)
+    assert sequences.cache.pool.num_available == 7
+    sequences.run(document(2, 7))
+    assert sequences.found(document(1, 3)) == 16
+
+
+def test_what_nobody_used_for_long_is_gone() -> None:
+    sequences = Sequences(8)
+    sequences.prefixes._ttl_s = 10.0
+    sequences.cache.tick(100.0)
+    sequences.run(document(1, 3))
+    sequences.cache.tick(105.0)
+    sequences.run(document(1, 1))
+    sequences.cache.tick(112.0)
+    assert sequences.found(document(1, 3)) == 16
+    assert (sequences.cache.usage.cached, sequences.cache.usage.free) == (1, 7)
+
+
+def test_clearing_leaves_what_is_held_or_pinned() -> None:
+    sequences = Sequences(12)
+    for number in (1, 2, 3):
+        sequences.run(document(number, 3))
+    held = BlockTable(sequences.cache, document(1, 3))
+    held.start(held.match(48), 48)
+    sequences.prefixes.pin(BlockTable(sequences.cache, document(2, 3)).match(48).nodes)
+    sequences.cache.pool.free(sequences.prefixes.clear())
+    usage = sequences.cache.usage
+    assert (usage.referenced, usage.cached, usage.free) == (3, 3, 6)
+    assert sequences.found(document(3, 3)) == 0
+    assert sequences.found(document(2, 3)) == 48
+
+
+def test_a_path_that_is_hit_for_ever_takes_no_memory() -> None:
+    sequences = Sequences(8)
+    for _ in range(2000):
+        sequences.run(document(1, 3))
+    assert len(sequences.prefixes._eviction._heap) < 200
