@@ -128,13 +128,13 @@ Step make_step(const Ints& token_ids, const Ints& lengths, const Ints& starts, c
           {}};
 }
 
-nb::list execute(Executor& self, const Ints& token_ids, const Ints& lengths, const Ints& starts,
-                 const Ints& block_tables, const Ints& table_lengths, const Ints& block_copies,
-                 const std::vector<const Sampling*>& samplings) {
+nb::tuple execute(Executor& self, const Ints& token_ids, const Ints& lengths, const Ints& starts,
+                  const Ints& block_tables, const Ints& table_lengths, const Ints& block_copies,
+                  const std::vector<const Sampling*>& samplings) {
   const Step step = make_step(token_ids, lengths, starts, block_tables, table_lengths, block_copies);
   std::vector<SequenceRequest> requests;
   for (const Sampling* sampling : samplings) requests.push_back(sampling->request());
-  std::vector<SequenceOutput> outputs;
+  StepOutput outputs;
   {
     nb::gil_scoped_release unlocked;
     outputs = self.run_and_sample(step, requests);
@@ -145,11 +145,11 @@ nb::list execute(Executor& self, const Ints& token_ids, const Ints& lengths, con
     return list;
   };
   nb::list results;
-  for (const SequenceOutput& output : outputs) {
+  for (const SequenceOutput& output : outputs.sequences) {
     results.append(
         nb::make_tuple(output.sampled.token_ids, tuples(output.sampled.logprobs), tuples(output.scores)));
   }
-  return results;
+  return nb::make_tuple(results, outputs.sampling_s);
 }
 
 FloatMatrix logits(Executor& self, const Ints& token_ids, const Ints& lengths, const Ints& starts,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -55,14 +56,14 @@ void Executor::check(const Step& step) const {
   }
 }
 
-void Executor::run(const Step& step, const TakeLogits& take) {
+double Executor::run(const Step& step, const TakeLogits& take) {
   check(step);
   workspace_->reserve(model_, step.token_ids.size(), threads_.size());
   for (size_t i = 0; i < step.block_copies.size(); i += 2) {
     std::memmove(kv_.block(static_cast<size_t>(step.block_copies[i + 1])),
                  kv_.block(static_cast<size_t>(step.block_copies[i])), kv_.block_bytes());
   }
-  if (step.token_ids.empty()) return;
+  if (step.token_ids.empty()) return 0.0;
   Forward(model_, kernels_, threads_, kv_, *workspace_).run(step);
 
   const Linear linear(model_, kernels_, threads_, *workspace_);
@@ -70,11 +71,13 @@ void Executor::run(const Step& step, const TakeLogits& take) {
   const size_t wanted = step.logit_rows.size(), at_once = logit_rows(model_);
   std::exception_ptr error;
   std::mutex error_lock;
+  std::chrono::duration<double> taking{};
   for (size_t first = 0; first < wanted; first += at_once) {
     const size_t count = std::min(at_once, wanted - first);
     const std::array products{
         Product{.w = model_.output, .out = logits.row(0), .out_stride = logits.stride(), .fine = true}};
     linear.run(workspace_->normed, first, count, products);
+    const auto began = std::chrono::steady_clock::now();
     threads_.run(count, 1, [&](size_t i, size_t, unsigned thread) {
       try {
         take(first + i, {logits.row(i), model_.vocab_size()}, thread);
@@ -83,8 +86,10 @@ void Executor::run(const Step& step, const TakeLogits& take) {
         if (!error) error = std::current_exception();
       }
     });
+    taking += std::chrono::steady_clock::now() - began;
   }
   if (error) std::rethrow_exception(error);
+  return taking.count();
 }
 
 }  // namespace foreword

@@ -1,6 +1,7 @@
 #include "foreword/executor.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace foreword {
 namespace {
@@ -14,7 +15,7 @@ struct RowUse {
 
 }  // namespace
 
-std::vector<SequenceOutput> Executor::run_and_sample(Step step, std::span<const SequenceRequest> requests) {
+StepOutput Executor::run_and_sample(Step step, std::span<const SequenceRequest> requests) {
   std::vector<int32_t> rows;
   std::vector<RowUse> uses;
   std::vector<SequenceOutput> outputs(requests.size());
@@ -39,7 +40,7 @@ std::vector<SequenceOutput> Executor::run_and_sample(Step step, std::span<const 
   }
 
   step.logit_rows = rows;
-  run(step, [&](size_t index, std::span<float> logits, unsigned thread) {
+  const double sampling_s = run(step, [&](size_t index, std::span<float> logits, unsigned thread) {
     const RowUse& use = uses[index];
     const SequenceRequest& request = requests[use.request];
     SamplerScratch& scratch = sampler_scratch_[thread];
@@ -50,7 +51,7 @@ std::vector<SequenceOutput> Executor::run_and_sample(Step step, std::span<const 
     }
     if (use.draws) outputs[use.request].sampled = sample(logits, request.sample, scratch);
   });
-  return outputs;
+  return {std::move(outputs), sampling_s};
 }
 
 }  // namespace foreword

@@ -251,9 +251,10 @@ class Executor:
         table_lengths: Ints,
         block_copies: Ints,
         samplings: Sequence[Sampling],
-    ) -> list[tuple[list[int], list[_TokenLogprob], list[_TokenLogprob]]]:
+    ) -> tuple[list[tuple[list[int], list[_TokenLogprob], list[_TokenLogprob]]], float]:
         """Run a step; for each of ``samplings``, which ascend by sequence: the sampled ids, their
-        log-probabilities, and those of the scored ids. Releases the GIL.
+        log-probabilities, and those of the scored ids; and the seconds that sampling and scoring
+        took. Releases the GIL.
 
         Token ids and block tables of all sequences stand one after the other; ``block_copies`` is
         source, destination, source, destination, …

@@ -38,6 +38,11 @@ struct SequenceOutput {
   std::vector<TokenLogprob> scores;  // one for each of score_ids
 };
 
+struct StepOutput {
+  std::vector<SequenceOutput> sequences;  // one for each request
+  double sampling_s = 0.0;                // what sampling and scoring took
+};
+
 struct Workspace;
 
 class Executor {
@@ -57,11 +62,12 @@ class Executor {
   KVPool& kv() { return kv_; }
 
   // Copies blocks, computes all tokens, writes their keys and values, and hands out the wanted logits.
+  // Returns the seconds during which logits were being taken.
   // Throws std::invalid_argument, before anything is touched, for a step that names what does not exist.
-  void run(const Step& step, const TakeLogits& take);
+  double run(const Step& step, const TakeLogits& take);
 
-  // The same, and samples: one output for each request. `requests` ascend by sequence; step.logit_rows is not looked at.
-  std::vector<SequenceOutput> run_and_sample(Step step, std::span<const SequenceRequest> requests);
+  // The same, and samples. `requests` ascend by sequence; step.logit_rows is not looked at.
+  StepOutput run_and_sample(Step step, std::span<const SequenceRequest> requests);
 
  private:
   void check(const Step& step) const;

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreword.core.params import SamplingParams
+from foreword.core.trace import NO_NOTES, PlanNotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,12 @@ class StepPlan:
         sequences: each sequence at most once.
         block_copies: ``(source, destination)`` blocks to copy before anything is computed
             (copy-on-write of a block that several sequences share).
+        notes: for whoever asks later why something waited; backends do not look at it.
     """
 
     sequences: tuple[SequenceStep, ...]
     block_copies: tuple[tuple[int, int], ...] = ()
+    notes: PlanNotes = NO_NOTES
 
     @property
     def num_tokens(self) -> int:
@@ -100,6 +103,11 @@ class SequenceResult:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """Results in the order of the plan's sequences, one for each."""
+    """Results in the order of the plan's sequences, one for each.
+
+    Attributes:
+        sampling_s: seconds that went into sampling and scoring.
+    """
 
     sequences: tuple[SequenceResult, ...]
+    sampling_s: float = 0.0

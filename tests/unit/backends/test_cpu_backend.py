@@ -73,6 +73,14 @@ def test_several_draws_scores_and_silent_sequences_in_one_step(backend: CpuBacke
     assert third.token_ids == (int(logits[-1].argmax()),)
 
 
+def test_sampling_is_timed(backend: CpuBackend) -> None:
+    silent = SequenceStep(6, (1, 2, 3), 0, (5,))
+    assert backend.execute(StepPlan((silent,))).sampling_s == 0
+    began_s = time.perf_counter()
+    sampling_s = backend.execute(StepPlan((STEP,))).sampling_s
+    assert 0 < sampling_s < time.perf_counter() - began_s
+
+
 def test_bans_bias_and_penalties_reach_the_sampler(backend: CpuBackend) -> None:
     best, second = np.argsort(-last_logits(backend))[:2].tolist()
     for changed in (

@@ -126,14 +126,16 @@ class CpuBackend:
         """See `foreword.core.ports.Backend.execute`."""
         with _as_backend_errors("the step failed"):
             samplings = self._samplings(plan)
-            outputs = iter(self._executor.execute(*self._flatten(plan), samplings))
+            found, sampling_s = self._executor.execute(*self._flatten(plan), samplings)
+        outputs = iter(found)
         return StepResult(
             tuple(
                 _result(sequence, *next(outputs))
                 if _wants_output(sequence)
                 else SequenceResult(sequence.seq_id)
                 for sequence in plan.sequences
-            )
+            ),
+            sampling_s,
         )
 
     def _samplings(self, plan: StepPlan) -> list[_core.Sampling]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,7 @@ class NullBackend:
         on_step: called before each step is computed: to advance a virtual clock by the step's
             cost, to wait, or to raise. After an exception the slots that the step would have
             written are unwritten.
+        clock: seconds; sampling is timed by it.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class NullBackend:
         block_size: int = 16,
         next_token: NextToken | None = None,
         on_step: Callable[[StepPlan], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._vocab_size = vocab_size
         self._block_size = block_size
         self._next_token = next_token or hashed_token(vocab_size)
         self._on_step = on_step
+        self._clock = clock
         self._blocks: list[bytes] = []
 
     @property
@@ -106,7 +110,9 @@ class NullBackend:
             if any(not 0 <= token_id < self._vocab_size for token_id in step.token_ids):
                 raise BackendError(f"sequence {step.seq_id}: a token is outside the vocabulary")
             self._write(step, step.token_ids)
-        return StepResult(tuple(self._sequence(step) for step in plan.sequences))
+        began_s = self._clock()
+        results = tuple(self._sequence(step) for step in plan.sequences)
+        return StepResult(results, self._clock() - began_s)
 
     def read_block(self, block: int) -> bytes:
         """The ids in a block, four bytes each."""

@@ -1,0 +1,144 @@
+"""What is noted while steps run, so that every wait can be explained later. Plain data.
+
+All instants are seconds on the engine's clock. The step loop writes, anyone may read at any time:
+what has not happened yet is None. Nothing is worked out here; see `foreword.metrics.waterfall`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+HeldBack = Literal["budget", "sequences", "blocks", "prefix"]
+"""Why a prompt got nothing in a step: the step's tokens were spent, as many sequences ran as may
+run at once, too few KV blocks were left, or its beginning was just being computed for another
+prompt, to be found in the cache a step later."""
+
+STEPS_KEPT = 2**15
+
+
+class Chunk(NamedTuple):
+    """Tokens of one request that a step computes; a stream's single next token is none.
+
+    Attributes:
+        start: position of the first of them.
+        num_tokens: how many.
+    """
+
+    request_id: str
+    start: int
+    num_tokens: int
+
+
+class PlanNotes(NamedTuple):
+    """What the scheduler says of a plan beside the plan.
+
+    Attributes:
+        num_decodes: streams that got their next token.
+        held_back: why the next prompt in line got nothing; None if nobody was left in line.
+        deferred: requests that were passed over for their prefix.
+        preempted: requests that gave blocks up for this step, once for each sequence.
+    """
+
+    chunks: tuple[Chunk, ...] = ()
+    num_decodes: int = 0
+    held_back: HeldBack | None = None
+    deferred: tuple[str, ...] = ()
+    preempted: tuple[str, ...] = ()
+
+
+NO_NOTES = PlanNotes()
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One step of the engine.
+
+    Attributes:
+        number: counts from 0.
+        planned_s: planning began.
+        began_s: the backend began.
+        ended_s: the backend was done, or had failed.
+        applied_s: the results were taken in and their text was ready to be sent.
+        sampling_s: how long sampling took, at the end of what the backend did.
+    """
+
+    number: int
+    planned_s: float
+    began_s: float
+    notes: PlanNotes
+    ended_s: float | None = None
+    applied_s: float | None = None
+    sampling_s: float = 0.0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that were computed."""
+        return sum(chunk.num_tokens for chunk in self.notes.chunks) + self.notes.num_decodes
+
+
+class StepLog:
+    """The latest steps, by number. One thread writes, any may read.
+
+    Args:
+        size: how many are kept.
+    """
+
+    def __init__(self, size: int = STEPS_KEPT) -> None:
+        self._ring: list[StepRecord | None] = [None] * size
+        self.next_number = 0
+
+    def begin(self, planned_s: float, began_s: float, notes: PlanNotes) -> StepRecord:
+        """Add a step that is about to run; the oldest is forgotten."""
+        record = StepRecord(self.next_number, planned_s, began_s, notes)
+        self._ring[record.number % len(self._ring)] = record
+        self.next_number += 1
+        return record
+
+    @property
+    def latest(self) -> StepRecord | None:
+        """The step that runs now, or ran last."""
+        return self.get(self.next_number - 1) if self.next_number else None
+
+    @property
+    def oldest_number(self) -> int:
+        """Steps before this one are forgotten."""
+        return max(0, self.next_number - len(self._ring))
+
+    def get(self, number: int) -> StepRecord | None:
+        """The step of that number; None where it is forgotten or has not begun."""
+        record = self._ring[number % len(self._ring)]
+        return record if record is not None and record.number == number else None
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """What happened to one prompt in the engine.
+
+    Attributes:
+        request_id: the engine's name for it, once it is taken.
+        queued_s: it was handed to the engine.
+        step_before: the latest step that had begun when the step loop took it, and until then:
+            when it was handed over. It may have been running. None: there was none.
+        taken_s: the step loop took it.
+        chunks: the steps that computed several tokens of it, or any of its prompt, in order; the
+            same tokens again after a preemption.
+        first_sampled: the step that sampled its first token.
+        first_text: the step after which text could be shown for the first time.
+        last: the latest step that brought it a token, or its end.
+        num_cached_tokens: prompt tokens that came from the prefix cache.
+        num_output_tokens: tokens sampled, over all of its ``n`` completions.
+        preemptions: how often it had to give blocks up.
+    """
+
+    request_id: str = ""
+    queued_s: float | None = None
+    step_before: StepRecord | None = None
+    taken_s: float | None = None
+    chunks: list[tuple[StepRecord, Chunk]] = field(default_factory=list)
+    first_sampled: StepRecord | None = None
+    first_text: StepRecord | None = None
+    last: StepRecord | None = None
+    num_cached_tokens: int = 0
+    num_output_tokens: int = 0
+    preemptions: int = 0
