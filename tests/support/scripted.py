@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,18 @@ class ByteTokenizer:
     def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True
     ) -> list[int]:
+        return self.encode_rendered(
+            self.render_chat(messages, add_generation_prompt=add_generation_prompt)
+        )
+
+    def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True
+    ) -> str:
         text = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
-        return self.encode(text + "assistant: " * add_generation_prompt)
+        return text + "assistant: " * add_generation_prompt
+
+    def encode_rendered(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         del skip_special
@@ -79,8 +90,11 @@ def tiny_engine(
     max_num_batched_tokens: int = 512,
     max_model_len: int = 4096,
     num_blocks: int = 4096,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Engine:
-    backend = NullBackend(vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step)
+    backend = NullBackend(
+        vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step, clock=clock
+    )
     config = EngineConfig(
         cache=CacheConfig(num_blocks=num_blocks),
         scheduler=SchedulerConfig(
@@ -91,4 +105,5 @@ def tiny_engine(
         seed=0,
         choices=(),
     )
-    return Engine(backend, ByteTokenizer(), config, model_name="tiny")  # type: ignore[arg-type]
+    tokenizer: Any = ByteTokenizer()
+    return Engine(backend, tokenizer, config, model_name="tiny", clock=clock)

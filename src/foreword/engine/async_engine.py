@@ -13,6 +13,7 @@ from typing import Any
 
 from foreword.core.params import SamplingParams
 from foreword.core.request import Request
+from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
 from foreword.errors import (
@@ -41,6 +42,12 @@ class AsyncEngine:
     The step loop runs in one thread and owns the `Engine`. The event loop sends it requests and
     cancellations through an inbox that is emptied between steps, so a cancelled request is gone
     within one step.
+
+    Attributes:
+        steps: the latest steps.
+        backend: what runs, as `Backend.describe` says it.
+        on_step: called after each step, in the step loop's thread, once its results are on their
+            way. To be set before `start`.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,10 +55,14 @@ class AsyncEngine:
         self.config = engine.config
         self.model_name = engine.model_name
         self.max_model_len = engine.max_model_len
+        self.steps: StepLog = engine.steps
+        self.backend: Mapping[str, Any] = engine.backend.describe()
+        self.on_step: Callable[[StepRecord], None] | None = None
         self._engine = engine
         self._thread = threading.Thread(target=self._run, name="foreword-steps", daemon=True)
         self._wake = threading.Condition()
-        self._inbox: deque[Request | str] = deque()  # a request to add, or the id of one to drop
+        # A request to add, or the id of one to drop.
+        self._inbox: deque[tuple[Request, RequestTrace] | str] = deque()
         self._stopping = False
         self._step_began_s: float | None = None
         self._stats = engine.stats()
@@ -107,9 +118,25 @@ class AsyncEngine:
             return self.tokenizer.encode(text, **options)
         return await asyncio.to_thread(self.tokenizer.encode, text, **options)
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
-        """`Tokenizer.encode_chat`, without holding up the event loop."""
-        return await asyncio.to_thread(self.tokenizer.encode_chat, messages, **options)
+    async def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        on_rendered: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> list[int]:
+        """`Tokenizer.encode_chat`, without holding up the event loop.
+
+        Args:
+            on_rendered: called, in another thread, between the template and the tokenizer.
+        """
+
+        def encode() -> list[int]:
+            text = self.tokenizer.render_chat(messages, **options)
+            on_rendered()
+            return self.tokenizer.encode_rendered(text)
+
+        return await asyncio.to_thread(encode)
 
     async def generate(
         self,
@@ -118,8 +145,12 @@ class AsyncEngine:
         *,
         request_id: str | None = None,
         arrival_s: float | None = None,
+        trace: RequestTrace | None = None,
     ) -> AsyncIterator[RequestDelta]:
         """Run a request and yield its deltas. Closing the iterator aborts the request.
+
+        Args:
+            trace: is filled in as the request gets on.
 
         Raises:
             InvalidRequestError: it cannot be served as written; before any delta.
@@ -136,7 +167,10 @@ class AsyncEngine:
                 f"request id {request.request_id!r} is in use", param="request_id"
             )
         stream = self._streams[request.request_id] = _Stream()
-        self._send(request)
+        trace = RequestTrace() if trace is None else trace
+        trace.step_before = self.steps.latest
+        trace.queued_s = self._engine.clock()
+        self._send((request, trace))
         finished = False
         try:
             while not finished:
@@ -154,7 +188,7 @@ class AsyncEngine:
 
     # On the event loop.
 
-    def _send(self, item: Request | str) -> None:
+    def _send(self, item: tuple[Request, RequestTrace] | str) -> None:
         with self._wake:
             self._inbox.append(item)
             self._wake.notify()
@@ -195,18 +229,23 @@ class AsyncEngine:
             if isinstance(item, str):
                 self._engine.abort(item)
                 continue
+            request, trace = item
             try:
-                self._engine.add(item)
+                self._engine.add(request, trace)
             except ForewordError as error:
-                self._post(self._deliver, [(item.request_id, error)])
+                self._post(self._deliver, [(request.request_id, error)])
 
     def _step(self) -> None:
         self._step_began_s = time.monotonic()
+        number = self.steps.next_number
         deltas = self._engine.step()
         self._step_began_s = None
         self._stats = self._engine.stats()
         if deltas:
             self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
+        record = self.steps.get(number)
+        if self.on_step is not None and record is not None:
+            self.on_step(record)
 
     def _post(self, function: Callable[[Any], None], argument: Any) -> None:
         assert self._loop is not None

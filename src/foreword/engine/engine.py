@@ -13,6 +13,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
+from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
@@ -29,8 +30,7 @@ class _Running:
 
     request: Request
     streams: list[CompletionStream]
-    num_cached_tokens: int = 0
-    first_scheduled_s: float | None = None
+    trace: RequestTrace
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None  # until the first delta takes them
 
 
@@ -62,6 +62,7 @@ class Engine:
         self.model_name = model_name
         self.clock = clock
         self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, cache_root))
+        self.steps = StepLog()
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
         self._seeds = random.Random(config.seed)
@@ -149,19 +150,27 @@ class Engine:
         )
         self.backend.execute(StepPlan((step,)))
 
-    def add(self, request: Request) -> None:
+    def add(self, request: Request, trace: RequestTrace | None = None) -> None:
         """Queue a request.
+
+        Args:
+            trace: is filled in as the request gets on, until its last delta.
 
         Raises:
             InvalidRequestError: a request of this id is running, or ``n`` is too large.
             ContextLengthError: it could not fit the KV pool even alone.
         """
-        self.scheduler.add(request, self.clock())
+        now = self.clock()
+        self.scheduler.add(request, now)
         streams = [
             CompletionStream(index, request.params, self.tokenizer)
             for index in range(request.params.n)
         ]
-        self._running[request.request_id] = _Running(request, streams)
+        trace = RequestTrace(queued_s=now) if trace is None else trace
+        trace.request_id = request.request_id
+        trace.step_before = self.steps.latest
+        trace.taken_s = now
+        self._running[request.request_id] = _Running(request, streams, trace)
 
     def abort(self, request_id: str) -> None:
         """Drop a request and free its blocks; unknown ids are ignored."""
@@ -178,34 +187,56 @@ class Engine:
         A step that fails inside the backend ends its requests with an error; the others go on. One
         that is interrupted (Ctrl-C) drops its requests, and the engine can be used further.
         """
-        plan = self.scheduler.plan(self.clock())
+        planned_s = self.clock()
+        plan = self.scheduler.plan(planned_s)
         if plan is None:
             return []
+        record = self._begin(planned_s, plan)
+        try:
+            return self._execute(plan, record)
+        finally:
+            record.applied_s = self.clock()
+
+    def _begin(self, planned_s: float, plan: StepPlan) -> StepRecord:
+        record = self.steps.begin(planned_s, self.clock(), plan.notes)
+        for chunk in plan.notes.chunks:
+            self._running[chunk.request_id].trace.chunks.append((record, chunk))
+        for request_id in plan.notes.preempted:
+            self._running[request_id].trace.preemptions += 1
+        return record
+
+    def _execute(self, plan: StepPlan, record: StepRecord) -> list[RequestDelta]:
         try:
             result = self.backend.execute(plan)
         except BackendError as error:
-            return self._fail(self.scheduler.fail(), error)
+            record.ended_s = self.clock()
+            return self._fail(self.scheduler.fail(), error, record)
         except BaseException:
+            record.ended_s = self.clock()
             for request_id in self.scheduler.fail():
                 del self._running[request_id]
             raise
-        return self._publish(self.scheduler.apply(result, self.clock()))
+        record.ended_s = now = self.clock()
+        record.sampling_s = result.sampling_s
+        return self._publish(self.scheduler.apply(result, now), record)
 
-    def _publish(self, updates: list[SequenceUpdate]) -> list[RequestDelta]:
+    def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
         by_request: dict[str, list[SequenceUpdate]] = {}
         for update in updates:
             by_request.setdefault(update.request_id, []).append(update)
-        deltas = (self._publish_request(*entry) for entry in by_request.items())
+        deltas = (self._publish_request(*entry, record) for entry in by_request.items())
         return [delta for delta in deltas if delta is not None]
 
     def _publish_request(
-        self, request_id: str, updates: list[SequenceUpdate]
+        self, request_id: str, updates: list[SequenceUpdate], record: StepRecord
     ) -> RequestDelta | None:
         running = self._running[request_id]
+        trace = running.trace
+        trace.last = record
         completions = []
         for update in updates:
-            running.num_cached_tokens = update.num_cached_tokens
-            running.first_scheduled_s = update.first_scheduled_s
+            trace.num_cached_tokens = update.num_cached_tokens
+            trace.num_output_tokens += len(update.token_ids)
             if update.prompt_logprobs:
                 running.prompt_logprobs = update.prompt_logprobs
             delta = running.streams[update.index].push(
@@ -216,12 +247,19 @@ class Engine:
             completions.append(delta)
             if delta.finish_reason is not None and update.finish_reason is None:
                 self.scheduler.abort(request_id, update.index, FinishReason.STOP)
+        if trace.first_sampled is None and trace.num_output_tokens:
+            trace.first_sampled = record
+        if trace.first_text is None and any(part.text for part in completions):
+            trace.first_text = record
         return self._delta(running, completions) if completions else None
 
-    def _fail(self, request_ids: Sequence[str], error: BackendError) -> list[RequestDelta]:
+    def _fail(
+        self, request_ids: Sequence[str], error: BackendError, record: StepRecord
+    ) -> list[RequestDelta]:
         deltas = []
         for request_id in request_ids:
             running = self._running[request_id]
+            running.trace.last = record
             ended = [stream.fail() for stream in running.streams if not stream.finished]
             deltas.append(self._delta(running, ended, error))
         return deltas
@@ -241,8 +279,7 @@ class Engine:
             request_id=request.request_id,
             completions=tuple(completions),
             num_prompt_tokens=len(request.prompt_token_ids),
-            num_cached_tokens=running.num_cached_tokens,
-            first_scheduled_s=running.first_scheduled_s,
+            num_cached_tokens=running.trace.num_cached_tokens,
             prompt_logprobs=prompt_logprobs,
             error=error,
             finished=finished,

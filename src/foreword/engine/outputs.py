@@ -37,7 +37,6 @@ class RequestDelta:
     Attributes:
         completions: those that gained something, at most one delta each.
         num_cached_tokens: prompt tokens that came from the prefix cache.
-        first_scheduled_s: when the request was first part of a step, on the engine's clock.
         prompt_logprobs: once, on the first delta, where they were asked for: one for each prompt
             token but the first.
         error: what went wrong, on the last delta of a request that failed.
@@ -48,7 +47,6 @@ class RequestDelta:
     completions: tuple[CompletionDelta, ...]
     num_prompt_tokens: int
     num_cached_tokens: int = 0
-    first_scheduled_s: float | None = None
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
     error: Exception | None = None
     finished: bool = False

@@ -13,6 +13,7 @@ from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
+from foreword.sched.batch import Batch
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.policy import FirstComeFirstServed, Policy
 from foreword.sched.sequence import Sequence, TrackedRequest
@@ -136,12 +137,12 @@ class Scheduler:
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
         self._cache.tick(now)
-        batch = _Batch(self._config.max_num_batched_tokens, self._cache.block_size)
+        batch = Batch(self._config.max_num_batched_tokens, self._cache.block_size)
         self._plan_single_tokens(batch)
         self._plan_prompts(batch, now)
         if not batch.sequences:
             return None
-        plan = StepPlan(tuple(batch.steps), tuple(batch.block_copies))
+        plan = batch.plan()
         self._in_flight = batch.sequences, plan
         return plan
 
@@ -184,7 +185,7 @@ class Scheduler:
 
     # --- planning
 
-    def _plan_single_tokens(self, batch: _Batch) -> None:
+    def _plan_single_tokens(self, batch: Batch) -> None:
         """Plan every running sequence that misses one token.
 
         Goes from old to young while victims are taken from the young end: who is in the batch
@@ -197,7 +198,7 @@ class Scheduler:
                 batch.add(seq, 1)
             position += 1
 
-    def _make_writable(self, seq: Sequence, batch: _Batch) -> bool:
+    def _make_writable(self, seq: Sequence, batch: Batch) -> bool:
         """Give ``seq`` a block for its next token, if need be one that others hold.
 
         Returns:
@@ -209,6 +210,7 @@ class Scheduler:
                 break
             victim = self._running[-1]
             self._preempt(victim)
+            batch.preempted.append(victim.tracked.request.request_id)
             if victim is seq:
                 return False
         return True
@@ -220,28 +222,35 @@ class Scheduler:
         self._waiting[seq.seq_id] = seq
         self._waiting.move_to_end(seq.seq_id, last=False)
 
-    def _plan_prompts(self, batch: _Batch, now: float) -> None:
+    def _plan_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
         part_way = [seq for seq in self._running if seq.num_missing > 1]
         slots = sum(len(seq.draws) for seq in self._running) if self._waiting else 0
         admitted: list[Sequence] = []
-        num_deferred = 0
         for seq in self._policy.order(chain(part_way, self._waiting.values()), now):
-            if batch.budget == 0 or num_deferred == _MOST_DEFERRED:
+            if batch.budget == 0:
+                batch.held_back = "budget"
+                break
+            if len(batch.deferred) == _MOST_DEFERRED:
+                batch.held_back = "prefix"
                 break
             if seq.seq_id in self._waiting:
                 if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
-                    num_deferred += 1  # sooner done by finding it in the cache, a step later
+                    batch.defer(seq)  # sooner done by finding it in the cache, a step later
                     continue
                 slots += len(seq.draws)
-                if slots > self._max_running or not self._start(seq, slots, batch, now):
+                if slots > self._max_running:
+                    batch.held_back = "sequences"
+                    break
+                if not self._start(seq, slots, batch, now):
+                    batch.held_back = "blocks"
                     break
                 admitted.append(seq)
             batch.add(seq, min(seq.num_missing, batch.budget))
         for seq in admitted:
             del self._waiting[seq.seq_id]
 
-    def _start(self, seq: Sequence, slots: int, batch: _Batch, now: float) -> bool:
+    def _start(self, seq: Sequence, slots: int, batch: Batch, now: float) -> bool:
         """Admit a waiting sequence if its known tokens fit, beside what is running.
 
         Others keep one block each to grow into, or an admission would soon be a preemption.
@@ -352,35 +361,6 @@ class Scheduler:
             raise InvalidRequestError(
                 f"request {request.request_id!r} is still being served", param="request_id"
             )
-
-
-class _Batch:
-    """A step in the making."""
-
-    __slots__ = ("_block_size", "block_copies", "budget", "sequences", "steps")
-
-    def __init__(self, budget: int, block_size: int) -> None:
-        self.budget = budget
-        self.sequences: list[Sequence] = []
-        self.steps: list[SequenceStep] = []
-        self.block_copies: list[tuple[int, int]] = []
-        self._block_size = block_size
-
-    def add(self, seq: Sequence, count: int) -> None:
-        """Plan the next ``count`` tokens of a sequence."""
-        self.budget -= count
-        self.sequences.append(seq)
-        self.steps.append(seq.step(count))
-
-    def computes_prefix_of(self, seq: Sequence) -> bool:
-        """Whether the step computes a block that ``seq`` needs and will find in the cache then."""
-        for other, step in zip(self.sequences, self.steps, strict=True):
-            if len(step.token_ids) > 1 and other.cache_salt == seq.cache_salt:
-                stop = (step.start // self._block_size + 1) * self._block_size
-                done = step.start + len(step.token_ids) >= stop <= seq.max_cached_tokens
-                if done and other.token_ids[:stop] == seq.token_ids[:stop]:
-                    return True
-        return False
 
 
 def _check_result(plan: StepPlan, result: StepResult) -> None:

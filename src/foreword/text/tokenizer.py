@@ -72,18 +72,24 @@ class Tokenizer:
             ids.insert(0, self.bos_token_id)
         return ids
 
-    def encode_chat(
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
+        """Token ids of a conversation, by the model's chat template.
+
+        Control tokens come from the template only, never from what messages, tools or variables
+        hold. The BOS token comes first exactly once, if the model wants it at all. Arguments and
+        errors are those of `render_chat`.
+        """
+        return self.encode_rendered(self.render_chat(messages, **options))
+
+    def render_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         **variables: Any,
-    ) -> list[int]:
-        """Token ids of a conversation, by the model's chat template.
-
-        Control tokens come from the template only, never from what messages, tools or variables
-        hold. The BOS token comes first exactly once, if the model wants it at all.
+    ) -> str:
+        """The first half of `encode_chat`: the text for `encode_rendered`, and for nothing else.
 
         Args:
             messages: each has a ``role`` and mostly a ``content``: a string, or parts of type text.
@@ -100,12 +106,15 @@ class Tokenizer:
                 "the model has no chat template: it is not made for chat. Use completions "
                 "(/v1/completions, LLM.generate, `foreword run --raw`)"
             )
-        text = self.chat_template.render(
+        return self.chat_template.render(
             clean_messages(messages, self._protect),
             tools=None if tools is None else clean_value(list(tools), "tools", self._protect),
             add_generation_prompt=add_generation_prompt,
             **{name: clean_value(value, name, self._protect) for name, value in variables.items()},
         )
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """The second half of `encode_chat`: token ids of what `render_chat` made."""
         ids = self._core.encode(text.encode("utf-8", "surrogatepass"), parse_special=True)
         if self.add_bos and ids[:1] != [self.bos_token_id]:
             assert self.bos_token_id is not None

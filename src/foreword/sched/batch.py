@@ -1,0 +1,77 @@
+"""A step in the making."""
+
+from __future__ import annotations
+
+from foreword.core.step import SequenceStep, StepPlan
+from foreword.core.trace import Chunk, HeldBack, PlanNotes
+from foreword.sched.sequence import Sequence
+
+
+class Batch:
+    """The sequences that a step will compute, and what is to be told of their choice.
+
+    Attributes:
+        budget: tokens that may still be added.
+        held_back, deferred, preempted: see `PlanNotes`.
+    """
+
+    __slots__ = (
+        "_block_size",
+        "block_copies",
+        "budget",
+        "chunks",
+        "deferred",
+        "held_back",
+        "num_decodes",
+        "preempted",
+        "sequences",
+        "steps",
+    )
+
+    def __init__(self, budget: int, block_size: int) -> None:
+        self.budget = budget
+        self._block_size = block_size
+        self.sequences: list[Sequence] = []
+        self.steps: list[SequenceStep] = []
+        self.block_copies: list[tuple[int, int]] = []
+        self.chunks: list[Chunk] = []
+        self.num_decodes = 0
+        self.held_back: HeldBack | None = None
+        self.deferred: list[str] = []
+        self.preempted: list[str] = []
+
+    def add(self, seq: Sequence, count: int) -> None:
+        """Plan the next ``count`` tokens of a sequence."""
+        self.budget -= count
+        self.sequences.append(seq)
+        self.steps.append(seq.step(count))
+        if count == 1 and seq.num_computed >= seq.tracked.num_prompt_tokens:
+            self.num_decodes += 1
+        else:
+            request_id = seq.tracked.request.request_id
+            self.chunks.append(Chunk(request_id, seq.num_computed, count))
+
+    def computes_prefix_of(self, seq: Sequence) -> bool:
+        """Whether the step computes a block that ``seq`` needs and will find in the cache then."""
+        for other, step in zip(self.sequences, self.steps, strict=True):
+            if len(step.token_ids) > 1 and other.cache_salt == seq.cache_salt:
+                stop = (step.start // self._block_size + 1) * self._block_size
+                done = step.start + len(step.token_ids) >= stop <= seq.max_cached_tokens
+                if done and other.token_ids[:stop] == seq.token_ids[:stop]:
+                    return True
+        return False
+
+    def defer(self, seq: Sequence) -> None:
+        """Leave out a sequence that the next step will serve better."""
+        self.deferred.append(seq.tracked.request.request_id)
+
+    def plan(self) -> StepPlan:
+        """Return the step."""
+        notes = PlanNotes(
+            tuple(self.chunks),
+            self.num_decodes,
+            self.held_back,
+            tuple(self.deferred),
+            tuple(self.preempted),
+        )
+        return StepPlan(tuple(self.steps), tuple(self.block_copies), notes)
