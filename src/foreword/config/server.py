@@ -28,6 +28,9 @@ class ServerConfig:
     drain_timeout: float = option(
         30.0, "Seconds that running requests may go on after SIGTERM before they are ended."
     )
+    request_history: int = option(
+        10_000, "Latest requests that can be asked where their time went (`foreword explain`)."
+    )
     keep_alive_timeout: int = option(
         75, "Seconds that an idle connection stays open for the client's next request."
     )
@@ -43,5 +46,7 @@ class ServerConfig:
             raise ConfigError(
                 "keep_alive_timeout", f"must be 0 or more, not {self.keep_alive_timeout}"
             )
+        if self.request_history < 0:
+            raise ConfigError("request_history", f"must be 0 or more, not {self.request_history}")
         if any(not key for key in self.api_key or ()):
             raise ConfigError("api_key", "must not be empty")

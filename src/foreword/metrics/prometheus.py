@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from foreword.metrics.lifetime import Lifetime
+from foreword.metrics.record import RequestRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -71,33 +71,30 @@ class ServingMetrics:
             "request_queue_seconds", "Handed to the engine to first part of a step."
         )
 
-    def completion(self, finish_reason: str) -> None:
-        """Count a completion that ended."""
-        self._completions.labels(**self._labels, finish_reason=finish_reason).inc()
-
     def error(self, status: int) -> None:
         """Count a request that was answered with an error."""
         self._errors.labels(**self._labels, status=str(status)).inc()
 
-    def generated(self, tokens: int) -> None:
-        """Count the tokens that were generated for a request."""
-        self._generated.labels(**self._labels).inc(tokens)
-
-    def gap(self, seconds: float) -> None:
+    def written(self, gap_s: float) -> None:
         """Record the time between two writes of a stream."""
-        self._gap.labels(**self._labels).observe(seconds)
+        self._gap.labels(**self._labels).observe(gap_s)
 
-    def latencies(self, life: Lifetime, *, stream: bool) -> None:
-        """Record the times of a request that is over; what did not happen to it is left out."""
-        queued_s, scheduled_s = life.queued_s, life.scheduled_s
-        if queued_s is not None:
-            self._preparation.labels(**self._labels).observe(queued_s - life.received_s)
-        if queued_s is not None and scheduled_s is not None:
-            self._queue.labels(**self._labels).observe(scheduled_s - queued_s)
+    def ended(self, record: RequestRecord) -> None:
+        """Record a request that is over; what did not happen to it is left out."""
+        for reason in record.finish_reasons:
+            self._completions.labels(**self._labels, finish_reason=reason).inc()
+        self._generated.labels(**self._labels).inc(record.usage.generated)
+        life, trace = record.lifetime, record.trace
+        if trace.queued_s is not None:
+            self._preparation.labels(**self._labels).observe(trace.queued_s - life.received_s)
+            if trace.chunks:
+                scheduled_s = trace.chunks[0][0].planned_s
+                self._queue.labels(**self._labels).observe(scheduled_s - trace.queued_s)
         if life.ttft_s is not None:
-            self._ttft.labels(**self._labels, stream=str(stream).lower()).observe(life.ttft_s)
-        if life.last_written_s is not None:
-            self._e2e.labels(**self._labels).observe(life.last_written_s - life.received_s)
+            stream = str(record.stream).lower()
+            self._ttft.labels(**self._labels, stream=stream).observe(life.ttft_s)
+        if life.e2e_s is not None:
+            self._e2e.labels(**self._labels).observe(life.e2e_s)
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""

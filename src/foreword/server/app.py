@@ -14,8 +14,9 @@ from foreword import __version__
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import ForewordError, TemplateError
+from foreword.metrics.history import RequestHistory
 from foreword.metrics.prometheus import ServingMetrics
-from foreword.server import chat, completions, docs, operations, tokens
+from foreword.server import chat, completions, docs, operations, requests, tokens
 from foreword.server.asgi import ClientLeftError, Entry
 from foreword.server.errors import ApiError, to_api_error
 from foreword.server.readings import engine_readings
@@ -41,13 +42,14 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
 
     names = config.served_model_name or [engine.model_name]
     metrics = ServingMetrics(names[0], lambda: engine_readings(engine.stats()))
-    service = Service(engine, config, metrics, names)
+    history = RequestHistory(config.request_history)
+    service = Service(engine, config, metrics, history, (metrics,), names)
     app = FastAPI(
         title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.add_middleware(Entry, api_keys=config.api_key or [], on_error=metrics.error)
     _add_error_handlers(app, service.metrics)
-    for module in (chat, completions, tokens, operations):
+    for module in (chat, completions, tokens, requests, operations):
         module.add_routes(app, service)
     docs.add_routes(app)
     return app

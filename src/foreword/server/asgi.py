@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foreword.metrics.lifetime import Lifetime
 from foreword.server.errors import ApiError
 
 _Result = TypeVar("_Result")
@@ -25,7 +26,7 @@ class ClientLeftError(Exception):
 
 
 class Entry:
-    """Outermost middleware: notes when a request arrived, and checks its API key.
+    """Outermost middleware: begins a request's `Lifetime`, and checks its API key.
 
     Args:
         on_error: told the status of each answer that is given here.
@@ -41,7 +42,7 @@ class Entry:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401."""
         if scope["type"] == "http":
-            scope["received_s"] = time.monotonic()
+            scope["lifetime"] = Lifetime(scope.get("received_s") or time.monotonic())
             if self._digests and scope["path"] not in OPEN_PATHS and not self._has_key(scope):
                 self._on_error(401)
                 await _refuse(send)
@@ -73,6 +74,12 @@ async def _refuse(send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+def lifetime_of(request: Request) -> Lifetime:
+    """Return the instants of a request, to be completed."""
+    life: Lifetime = request.scope["lifetime"]
+    return life
+
+
 async def read_body(request: Request, limit: int) -> bytes:
     """Read a request's body.
 
@@ -94,6 +101,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         more = message.get("more_body", False) and received <= limit
     if max(size, received) > limit:
         raise ApiError(413, f"the body may have {limit} bytes", code="body_too_large")
+    lifetime_of(request).read_s = time.monotonic()
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

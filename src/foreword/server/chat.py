@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from foreword.core.step import TokenLogprob
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
 from foreword.server.answers import respond
+from foreword.server.asgi import lifetime_of
 from foreword.server.chunks import compact
 from foreword.server.logprobs import chat_logprobs, prompt_logprobs
 from foreword.server.schema import ChatRequest, parse
@@ -26,15 +28,28 @@ def add_routes(app: FastAPI, service: Service) -> None:
         body = parse(ChatRequest, await service.json(request))
         service.check_model(body.model)
         params = body.params()
+        messages = body.for_template()
+        life = lifetime_of(request)
+        life.parsed_s = time.monotonic()
+
+        def rendered() -> None:
+            life.templated_s = time.monotonic()
+
         prompt = await service.engine.encode_chat(
-            body.for_template(), add_generation_prompt=body.wants_answer
+            messages, add_generation_prompt=body.wants_answer, on_rendered=rendered
         )
+        life.tokenised_s = time.monotonic()
         generation = service.generation(
             request, "chatcmpl", [prompt], params, param="messages", stream=bool(body.stream)
         )
         dialect = ChatDialect(service.engine.tokenizer, with_logprobs=params.logprobs is not None)
         return await respond(
-            service, request, generation, dialect, include_usage=body.include_usage
+            service,
+            request,
+            generation,
+            dialect,
+            include_usage=body.include_usage,
+            include_timing=bool(body.timing),
         )
 
 

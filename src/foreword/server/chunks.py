@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from foreword.core.step import TokenLogprob
 from foreword.engine.outputs import CompletionDelta, RequestDelta, RequestOutput
+from foreword.metrics.record import TokenCounts
 from foreword.server.event_stream import event
-from foreword.server.generation import Usage
 
 
 class Dialect(Protocol):
@@ -56,9 +56,9 @@ class Chunks:
         """Return the events for what one step brought to a prompt."""
         return "".join(self._events(prompt, delta, part) for part in delta.completions).encode()
 
-    def usage(self, usage: Usage) -> bytes:
-        """Return the event with the usage, which has no choices."""
-        return event({**self._envelope, "choices": [], "usage": usage.to_json()})
+    def closing(self, members: dict[str, Any]) -> bytes:
+        """Return an event that has no choices but other members."""
+        return event({**self._envelope, "choices": [], **members})
 
     def _events(self, prompt: int, delta: RequestDelta, part: CompletionDelta) -> str:
         choice = prompt * self._n + part.index
@@ -81,6 +81,16 @@ class Chunks:
 
     def _chunk(self, choice: int, members: str, finish: str) -> str:
         return f"{self._head}{choice},{members},{finish}{self._tail}"
+
+
+def usage_json(usage: TokenCounts) -> dict[str, Any]:
+    """Return OpenAI's ``usage`` object."""
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.generated,
+        "total_tokens": usage.prompt + usage.generated,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
 
 
 def compact(payload: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from foreword.core.step import TokenLogprob
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
 from foreword.server.answers import respond
+from foreword.server.asgi import lifetime_of
 from foreword.server.chunks import compact
 from foreword.server.logprobs import completion_logprobs, prompt_logprobs
 from foreword.server.schema import CompletionRequest, parse
@@ -28,10 +30,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
         service.check_model(body.model)
         params = body.params()
         texts = body.prompts()
+        life = lifetime_of(request)
+        life.parsed_s = time.monotonic()
         prompts = [
             await service.engine.encode(prompt) if isinstance(prompt, str) else prompt
             for prompt in texts
         ]
+        life.tokenised_s = time.monotonic()
         generation = service.generation(
             request, "cmpl", prompts, params, param="prompt", stream=bool(body.stream)
         )
@@ -44,7 +49,12 @@ def add_routes(app: FastAPI, service: Service) -> None:
             with_prompt_logprobs=body.prompt_logprobs is not None,
         )
         return await respond(
-            service, request, generation, dialect, include_usage=body.include_usage
+            service,
+            request,
+            generation,
+            dialect,
+            include_usage=body.include_usage,
+            include_timing=bool(body.timing),
         )
 
 

@@ -3,73 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
 
 from foreword.core.params import SamplingParams
 from foreword.core.request import FinishReason
+from foreword.core.trace import RequestTrace
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
 from foreword.errors import InvalidRequestError
-from foreword.metrics.lifetime import Lifetime
-from foreword.metrics.prometheus import ServingMetrics
+from foreword.metrics.history import RequestHistory
+from foreword.metrics.observer import RequestObserver
+from foreword.metrics.record import RequestRecord, prompt_id
 from foreword.server.errors import spelled
 
 
-@dataclass(slots=True)
-class Usage:
-    """Token counts of a request, as OpenAI reports them."""
-
-    prompt: int = 0
-    cached: int = 0
-    generated: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return OpenAI's ``usage`` object."""
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.generated,
-            "total_tokens": self.prompt + self.generated,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
-        }
-
-
 class Generation:
-    """Runs the prompts of one HTTP request side by side, and keeps its accounts.
+    """Runs the prompts of one HTTP request side by side, and keeps its record.
 
     Args:
+        history: where the record is kept, unless the request turns out not to be servable.
+        observers: told of what is written, and of the end.
+        record: of the request; completed here.
         prompts: token ids, a list for each prompt.
-        lifetime: the request's instants; completed here.
         param: how the caller spells the parameter that holds the prompt.
-        stream: whether the answer is streamed; for the metrics.
     """
 
     def __init__(
         self,
         engine: AsyncEngine,
-        metrics: ServingMetrics,
+        history: RequestHistory,
+        observers: Sequence[RequestObserver],
+        record: RequestRecord,
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
         *,
-        request_id: str,
-        lifetime: Lifetime,
         param: str,
-        stream: bool,
     ) -> None:
+        self.record = record
         self.prompts = prompts
         self.params = params
-        self.request_id = request_id
-        self.usage = Usage()
         self._engine = engine
-        self._metrics = metrics
-        self._lifetime = lifetime
+        self._history = history
+        self._observers = observers
         self._names: Mapping[str, str] = {"prompt": param}
-        self.stream = stream
-        self._open = {
-            (index, choice) for index in range(len(prompts)) for choice in range(params.n)
-        }
+        self._traces = [record.trace, *(RequestTrace() for _ in prompts[1:])]
+        self._seen: set[int] = set()
+        self._refused = False
 
     async def run(self) -> AsyncGenerator[tuple[int, RequestDelta], None]:
         """Yield ``(index of the prompt, its delta)`` until every prompt is done.
@@ -81,31 +62,31 @@ class Generation:
             EngineStoppedError: the engine takes no more requests, or has stopped.
             BackendError: a step failed.
         """
-        self._lifetime.queued()
-        seen: set[int] = set()
+        self._history.add(self.record)
         streams = [self._submit(index) for index in range(len(self.prompts))]
         try:
             with spelled(self._names):
                 async with aclosing(merge(streams)) as deltas:
                     async for index, delta in deltas:
-                        self._count(index, delta, first=index not in seen)
-                        seen.add(index)
+                        self._take_in(index, delta)
                         yield index, delta
-        except InvalidRequestError:  # refused: nothing has begun that could have ended
-            self._open.clear()
+            self.record.status = "finished"
+        except InvalidRequestError:  # nothing has begun that could have ended
+            self._refused = True
+            self._history.discard(self.record.id)
             raise
         except Exception:
-            self._end(FinishReason.ERROR)
+            self.record.status = "failed"
             raise
         finally:
-            self._end(FinishReason.ABORT)
-            self._metrics.generated(self.usage.generated)
+            if self.record.status == "running":
+                self.record.status = "aborted"
 
     async def collect(self) -> list[RequestOutput]:
         """Run to the end and return the whole, an output for each prompt."""
         outputs = [
             RequestOutput(
-                request_id=self.request_id,
+                request_id=self.record.id,
                 prompt=None,
                 prompt_token_ids=list(prompt),
                 outputs=[CompletionOutput(choice) for choice in range(self.params.n)],
@@ -119,38 +100,53 @@ class Generation:
 
     def written(self) -> None:
         """Note that content has just been written to the client."""
-        gap_s = self._lifetime.written()
+        gap_s = self.record.lifetime.written()
         if gap_s is not None:
-            self._metrics.gap(gap_s)
+            for observer in self._observers:
+                observer.written(gap_s)
 
-    def record(self) -> None:
-        """Give the request's times to the metrics, once it is over."""
-        self._metrics.latencies(self._lifetime, stream=self.stream)
+    def over(self) -> None:
+        """Note that nothing more will be written. To be called once, whatever happened."""
+        if self._refused:
+            return
+        record = self.record
+        record.lifetime.ended_s = time.monotonic()
+        reason = FinishReason.ERROR if record.status == "failed" else FinishReason.ABORT
+        unfinished = record.completions - len(record.finish_reasons)
+        record.finish_reasons += [reason.value] * unfinished
+        for observer in self._observers:
+            observer.ended(record)
 
     def _submit(self, index: int) -> AsyncIterator[RequestDelta]:
         return self._engine.generate(
             self.prompts[index],
             self.params,
-            request_id=f"{self.request_id}-{index}",
-            arrival_s=self._lifetime.received_s,
+            request_id=prompt_id(self.record.id, index),
+            arrival_s=self.record.lifetime.received_s,
+            trace=self._traces[index],
         )
 
-    def _count(self, index: int, delta: RequestDelta, *, first: bool) -> None:
-        if first:
-            self.usage.prompt += delta.num_prompt_tokens
-            self.usage.cached += delta.num_cached_tokens
-            self._lifetime.scheduled_s = delta.first_scheduled_s
+    def _take_in(self, index: int, delta: RequestDelta) -> None:
+        record, usage = self.record, self.record.usage
+        if index not in self._seen:
+            self._seen.add(index)
+            usage.prompt += delta.num_prompt_tokens
+            usage.cached += delta.num_cached_tokens
         for completion in delta.completions:
-            self.usage.generated += len(completion.token_ids)
+            usage.generated += len(completion.token_ids)
             if completion.finish_reason is not None:
-                self._open.discard((index, completion.index))
-                self._metrics.completion(completion.finish_reason.value)
+                record.finish_reasons.append(completion.finish_reason.value)
+        if self._decides(delta):
+            record.trace = self._traces[index]
+            record.lifetime.delivered_s = time.monotonic()
 
-    def _end(self, reason: FinishReason) -> None:
-        """Count what has not finished by now as ended for ``reason``."""
-        for _ in self._open:
-            self._metrics.completion(reason.value)
-        self._open.clear()
+    def _decides(self, delta: RequestDelta) -> bool:
+        """Whether, so far, it is this delta that the first content has waited for."""
+        if not self.record.stream:
+            return delta.finished
+        return self.record.lifetime.delivered_s is None and any(
+            completion.text for completion in delta.completions
+        )
 
 
 async def merge(

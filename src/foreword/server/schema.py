@@ -162,6 +162,7 @@ class _Sampled(_Body):
     ) = None
     ignore_eos: bool | None = None
     prompt_logprobs: int | None = None
+    timing: bool | None = None
 
     @property
     def include_usage(self) -> bool:

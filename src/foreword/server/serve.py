@@ -7,9 +7,11 @@ import contextlib
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
@@ -34,7 +36,7 @@ class Server:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 create_app(engine, config),
-                http="httptools",
+                http=_Protocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -82,6 +84,14 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError("port", f"cannot listen on {host}, port {port}: {reason}") from error
+
+
+class _Protocol(HttpToolsProtocol):
+    """Notes when a request's head was read; its task begins a little later."""
+
+    def on_headers_complete(self) -> None:
+        self.scope["received_s"] = time.monotonic()  # type: ignore[typeddict-unknown-key]
+        super().on_headers_complete()
 
 
 class _Uvicorn(uvicorn.Server):

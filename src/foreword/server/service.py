@@ -14,9 +14,11 @@ from starlette.requests import Request
 from foreword.config.server import ServerConfig
 from foreword.core.params import SamplingParams
 from foreword.engine.async_engine import AsyncEngine
-from foreword.metrics.lifetime import Lifetime
+from foreword.metrics.history import RequestHistory
+from foreword.metrics.observer import RequestObserver
 from foreword.metrics.prometheus import ServingMetrics
-from foreword.server.asgi import read_body
+from foreword.metrics.record import RequestRecord
+from foreword.server.asgi import lifetime_of, read_body
 from foreword.server.errors import ApiError
 from foreword.server.generation import Generation
 from foreword.server.schema import parse_json
@@ -27,6 +29,8 @@ class Service:
     """The engine behind the endpoints, and the names it goes by.
 
     Attributes:
+        history: the latest requests.
+        observers: whoever is to be told of requests.
         model_names: names that requests may give in ``model``; responses carry the first.
         created: Unix time of the start.
     """
@@ -34,6 +38,8 @@ class Service:
     engine: AsyncEngine
     config: ServerConfig
     metrics: ServingMetrics
+    history: RequestHistory
+    observers: Sequence[RequestObserver]
     model_names: Sequence[str]
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -76,15 +82,18 @@ class Service:
             prefix: how OpenAI begins the ids of such answers.
             param: the parameter that holds the prompt.
         """
-        return Generation(
-            self.engine,
-            self.metrics,
-            prompts,
-            params,
-            request_id=f"{prefix}-{uuid4().hex}",
-            lifetime=Lifetime(request.scope["received_s"]),
-            param=param,
+        life = lifetime_of(request)
+        record = RequestRecord(
+            id=f"{prefix}-{uuid4().hex}",
+            endpoint=request.scope["path"],
+            model=self.model_name,
             stream=stream,
+            completions=len(prompts) * params.n,
+            lifetime=life,
+            received_unix_s=time.time() - (time.monotonic() - life.received_s),
+        )
+        return Generation(
+            self.engine, self.history, self.observers, record, prompts, params, param=param
         )
 
     def envelope(self, request_id: str, object_name: str) -> dict[str, Any]:
