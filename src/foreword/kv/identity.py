@@ -87,9 +87,12 @@ class TokenChain:
         """Identity of the full block ``index``, 32 bytes."""
         digests = self._digests
         while len(digests) <= index:
-            parent = digests[-1] if digests else self.root
-            digests.append(block_digest(parent, self.key(len(digests))))
+            digests.append(block_digest(self.parent(len(digests)), self.key(len(digests))))
         return digests[index]
+
+    def parent(self, index: int) -> bytes:
+        """Identity of what comes before block ``index``: a block, or the root."""
+        return self.digest(index - 1) if index else self.root
 
     def fork(self, token_ids: list[int]) -> TokenChain:
         """The chain of ``token_ids``, a copy of this chain's tokens that goes its own way."""

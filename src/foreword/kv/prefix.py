@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from foreword.kv.eviction import GreedyDual
-from foreword.kv.identity import TokenChain
+from foreword.kv.identity import TOKEN_BYTES, TokenChain
 from foreword.kv.radix import Match, Node, RadixTree
+
+
+class NewBlock(NamedTuple):
+    """A whole block whose contents became known, by its names in the pool and everywhere else."""
+
+    digest: bytes
+    parent: bytes
+    key: bytes
+    block: int
 
 
 class PrefixCache:
@@ -20,6 +30,7 @@ class PrefixCache:
 
     Attributes:
         now: the time, as the scheduler last told it.
+        journal: where whole blocks are written down when they are new; None: nowhere.
     """
 
     def __init__(
@@ -30,6 +41,8 @@ class PrefixCache:
         ttl_s: float = float("inf"),
     ) -> None:
         self.now = 0.0
+        self.journal: list[NewBlock] | None = None
+        self._block_bytes = block_size * TOKEN_BYTES
         self._tree = RadixTree(block_size)
         self._eviction = GreedyDual(cost)
         self._ttl_s = ttl_s
@@ -77,6 +90,9 @@ class PrefixCache:
         parent = parent or self._tree.root(chain.root)
         shorter = parent.begun_by(key)
         node = self._tree.insert(parent, key, block)
+        if self.journal is not None and node.block == block and len(key) == self._block_bytes:
+            index = node.depth
+            self.journal.append(NewBlock(chain.digest(index), chain.parent(index), key, block))
         if shorter is not None:  # the end of a sequence, of which this is the continuation
             self._eviction.demote(shorter)
         return node

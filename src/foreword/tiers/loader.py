@@ -1,0 +1,140 @@
+"""The way of blocks between the pool and the tiers, on the side of the step loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from foreword.core.ports import Backend
+from foreword.core.request import Request
+from foreword.kv import BlockTable, KVCache
+from foreword.kv.identity import TokenChain, salted
+from foreword.tiers.block import BlockName
+from foreword.tiers.store import BlockStore, Fetch
+
+_FIRST_TOKENS_PER_S = 2000.0  # a guess, until a prompt has been computed
+_ENOUGH_TOKENS = 64  # in a step, to tell how fast prompts are computed
+_WEIGHT = 0.2  # of the newest measurement
+
+
+@dataclass(slots=True)
+class Load:
+    """A request that waits for blocks.
+
+    Attributes:
+        num_tokens: prompt tokens that came back, by tier.
+        seconds: how long it waited.
+    """
+
+    request: Request
+    fetch: Fetch
+    num_tokens: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+class TierLoader:
+    """Copies computed blocks out of the pool, and back into it for prompts that begin with them.
+
+    What comes back goes into the prefix cache, where the scheduler finds it as if it had never
+    left: tiers are nothing that the scheduler knows of. All calls come from the step loop.
+    """
+
+    def __init__(
+        self, cache: KVCache, backend: Backend, store: BlockStore, clock: Callable[[], float]
+    ) -> None:
+        assert cache.prefixes is not None
+        self.store = store
+        self._cache = cache
+        self._journal = cache.prefixes.journal = []
+        self._backend = backend
+        self._clock = clock
+        self._loads: dict[str, Load] = {}
+        self._tokens_per_s = _FIRST_TOKENS_PER_S
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request waits for blocks."""
+        return bool(self._loads)
+
+    def after_step(self, num_tokens: int, seconds: float) -> None:
+        """Take note of how long a step took, and copy out what it computed."""
+        if num_tokens >= _ENOUGH_TOKENS:
+            rate = num_tokens / max(1e-6, seconds)
+            self._tokens_per_s += _WEIGHT * (rate - self._tokens_per_s)
+        for entry in self._journal:
+            name = BlockName(entry.digest, entry.parent, entry.key)
+            self.store.put(name, self._backend.read_block(entry.block))
+        self._journal.clear()
+
+    def begin(self, request: Request) -> bool:
+        """Ask for what the pool lacks of a prompt; return whether it is worth waiting."""
+        if request.params.prompt_logprobs is not None:
+            return False  # every token is computed anyway
+        table = self._table(request)
+        first = len(table.match(len(request.prompt_token_ids) - 1).nodes)
+        names = list(self._names(request, first))
+        fetch = self.store.fetch(names, self._cache.block_size / self._tokens_per_s)
+        if fetch is not None:
+            self._loads[request.request_id] = Load(request, fetch)
+        return fetch is not None
+
+    def finished(self) -> list[Load]:
+        """Requests that need not wait longer; what came for them is in the prefix cache."""
+        now = self._clock()
+        loads = []
+        for load in list(self._loads.values()):
+            fetch = load.fetch
+            overdue = not fetch.done and now > fetch.deadline_s()
+            if fetch.done or overdue:
+                fetch.abandoned = True
+                del self._loads[load.request.request_id]
+                self._install(load)
+                load.seconds = now - fetch.began_s
+                loads.append(load)
+        return loads
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until a block has come, or so long."""
+        self.store.wait(timeout_s)
+
+    def abort(self, request_id: str) -> bool:
+        """Forget a request; return whether it was one that waits."""
+        load = self._loads.pop(request_id, None)
+        if load is not None:
+            load.fetch.abandoned = True
+        return load is not None
+
+    def _names(self, request: Request, first: int) -> Iterator[BlockName]:
+        """Full blocks of a prompt from ``first`` on; the last token is left to compute."""
+        size = self._cache.block_size
+        root = salted(self._cache.root, request.cache_salt)
+        chain = TokenChain(root, list(request.prompt_token_ids), size)
+        for index in range(first, (len(request.prompt_token_ids) - 1) // size):
+            yield BlockName(chain.digest(index), chain.parent(index), chain.key(index))
+
+    def _install(self, load: Load) -> None:
+        """Put what came into blocks of the pool, as many as it can spare."""
+        fetch, size = load.fetch, self._cache.block_size
+        table = self._table(load.request)
+        hit = table.match(len(load.request.prompt_token_ids) - 1)
+        # Meanwhile the pool may have got more of the prompt, or lost some.
+        skip = len(hit.nodes) - (self._num_whole(load.request) - len(fetch.names))
+        contents = fetch.contents[max(0, skip) :] if skip >= 0 else []
+        stop = (len(hit.nodes) + len(contents)) * size
+        whole = hit._replace(partial=None, num_partial=0)
+        if not contents or table.shortfall(whole, stop) > self._cache.pool.num_available:
+            return
+        table.start(whole, stop)
+        for block, (tier, data) in zip(table.blocks[len(hit.nodes) :], contents, strict=True):
+            self._backend.write_block(block, data)
+            load.num_tokens[tier] += size
+        table.publish(stop)
+        table.release()
+        self._journal.clear()  # the tiers have them
+
+    def _num_whole(self, request: Request) -> int:
+        return (len(request.prompt_token_ids) - 1) // self._cache.block_size
+
+    def _table(self, request: Request) -> BlockTable:
+        return BlockTable(self._cache, list(request.prompt_token_ids), request.cache_salt)
