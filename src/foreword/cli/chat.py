@@ -39,6 +39,7 @@ def chat(
             messages = list(beginning)
         else:
             messages = _answer(llm, [*messages, {"role": "user", "content": text}], params)
+    llm.close()
 
 
 def _answer(

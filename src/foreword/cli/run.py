@@ -50,5 +50,6 @@ def run(
         return llm.tokenizer.encode_chat(messages)
 
     answer = stream_answer(llm, encode, params)
+    llm.close()
     if not quiet:
         typer.echo(f"{answer} · ready in {ready_s * 1000:.0f} ms")

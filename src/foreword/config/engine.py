@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from foreword.config.cache import KV_CACHE_DTYPES, CacheConfig
 from foreword.config.option import option
 from foreword.config.scheduler import SchedulerConfig
+from foreword.config.tiers import TierConfig
 from foreword.errors import ConfigError
 
 DEFAULT_MODEL = "smollm2:135m"
@@ -15,6 +17,8 @@ DEFAULT_MODEL = "smollm2:135m"
 # Share of the memory that is free at start which the KV cache may take where nobody says more.
 # The pool is mapped untouched, so what is never used costs nothing.
 _KV_MEMORY_SHARE = 0.25
+
+_NO_TIERS = TierConfig()
 
 _INTEGER_ISAS = {"avx512_vnni", "avx512", "avx2"}
 
@@ -47,6 +51,13 @@ class EngineOptions:
     enable_prefix_caching: bool = option(
         True, "Keep computed KV blocks and reuse them for prompts that begin alike."
     )
+    kv_memory_bytes: int = option(
+        0, "Memory for blocks that leave the pool; of use where the pool is on an accelerator."
+    )
+    kv_disk_path: str | None = option(
+        None, "Folder for computed blocks, so that they outlive the pool and the process."
+    )
+    kv_disk_bytes: int = option(10 << 30, "How much of the disk they may take.")
     max_num_batched_tokens: int | None = option(
         None, "Tokens that one step may compute. Default: 512."
     )
@@ -83,6 +94,7 @@ class EngineConfig:
 
     cache: CacheConfig
     scheduler: SchedulerConfig
+    tiers: TierConfig = _NO_TIERS
     seed: int | None
     choices: tuple[Choice, ...]
 
@@ -179,12 +191,32 @@ def resolve(
             kv_cache_dtype=str(kv_cache_dtype.value),
             enable_prefix_caching=options.enable_prefix_caching,
         ),
+        tiers=_tiers(options, choices),
         scheduler=SchedulerConfig(
             max_num_batched_tokens=budget, max_num_seqs=max_num_seqs, max_model_len=model_len
         ),
         seed=options.seed,
         choices=tuple(choices),
     )
+
+
+def _tiers(options: EngineOptions, choices: list[Choice]) -> TierConfig:
+    path = options.kv_disk_path
+    tiers = TierConfig(
+        memory_bytes=options.kv_memory_bytes,
+        disk_path=None if path is None else Path(path).expanduser(),
+        disk_bytes=options.kv_disk_bytes,
+    )
+    if not tiers.is_empty and not options.enable_prefix_caching:
+        name = "kv_disk_path" if tiers.disk_path else "kv_memory_bytes"
+        raise ConfigError(name, "is of no use without enable_prefix_caching")
+    if tiers.memory_bytes:
+        choices.append(Choice("kv_memory_bytes", tiers.memory_bytes, "as given"))
+    if tiers.disk_path is not None:
+        choices.append(Choice("kv_disk_path", str(tiers.disk_path), "as given"))
+        why = _why(options, "kv_disk_bytes")
+        choices.append(Choice("kv_disk_bytes", tiers.disk_bytes, why))
+    return tiers
 
 
 def _pool_size(

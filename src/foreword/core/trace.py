@@ -121,6 +121,9 @@ class RequestTrace:
         step_before: the latest step that had begun when the step loop took it, and until then:
             when it was handed over. It may have been running. None: there was none.
         taken_s: the step loop took it.
+        loaded: when it had waited for blocks from other tiers, and the latest step by then; None:
+            it did not wait for any.
+        num_loaded_tokens: prompt tokens whose blocks came from a tier, by the tier's name.
         chunks: the steps that computed several tokens of it, or any of its prompt, in order; the
             same tokens again after a preemption.
         first_sampled: the step that sampled its first token.
@@ -135,6 +138,8 @@ class RequestTrace:
     queued_s: float | None = None
     step_before: StepRecord | None = None
     taken_s: float | None = None
+    loaded: tuple[float, StepRecord | None] | None = None
+    num_loaded_tokens: dict[str, int] = field(default_factory=dict)
     chunks: list[tuple[StepRecord, Chunk]] = field(default_factory=list)
     first_sampled: StepRecord | None = None
     first_text: StepRecord | None = None

@@ -95,6 +95,7 @@ class AsyncEngine:
             self._wake.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._engine.close)
 
     @property
     def accepting(self) -> bool:

@@ -10,11 +10,16 @@ from foreword.config.engine import (
     resolve,
 )
 from foreword.config.machine import free_memory_bytes
+from foreword.config.tiers import TierConfig
 from foreword.engine.engine import Engine
 from foreword.kv import root_digest
 from foreword.models.load import load_spec
 from foreword.text.tokenizer import Tokenizer
+from foreword.tiers.disk import DiskTier
+from foreword.tiers.memory import MemoryTier
+from foreword.tiers.store import Tier
 from foreword.weights import registry
+from foreword.weights.digest import file_digest
 from foreword.weights.gguf import GGUFFile
 
 
@@ -49,11 +54,30 @@ def build_engine(options: EngineOptions) -> Engine:
         made=(compute,),
     )
     tokenizer = Tokenizer.load(file)
-    cache_root = root_digest(
-        {
-            "model": file.fingerprint,
-            "arithmetic": str(compute.value).encode(),
-            "kv_cache_dtype": config.cache.kv_cache_dtype.encode(),
-        }
+    parts = {
+        "model": file.fingerprint,
+        "arithmetic": str(compute.value).encode(),
+        "kv_cache_dtype": config.cache.kv_cache_dtype.encode(),
+    }
+    tiers = _tiers(config.tiers)
+    if tiers:  # blocks of other processes: the same numbers come of the same weights and code only
+        parts["model"] = file_digest(path, registry.cache_folder() / "digests")
+        parts["code"] = file_digest(backend.code_path, registry.cache_folder() / "digests")
+        parts["isa"] = isa.encode()
+    return Engine(
+        backend,
+        tokenizer,
+        config,
+        model_name=options.model,
+        cache_root=root_digest(parts),
+        tiers=tiers,
     )
-    return Engine(backend, tokenizer, config, model_name=options.model, cache_root=cache_root)
+
+
+def _tiers(config: TierConfig) -> list[Tier]:
+    tiers: list[Tier] = []
+    if config.memory_bytes:
+        tiers.append(MemoryTier(config.memory_bytes))
+    if config.disk_path is not None:
+        tiers.append(DiskTier(config.disk_path, config.disk_bytes))
+    return tiers

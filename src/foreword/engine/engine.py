@@ -20,7 +20,10 @@ from foreword.errors import BackendError, ContextLengthError, InvalidRequestErro
 from foreword.kv import KVCache
 from foreword.sched import Scheduler, SchedulerStats, SequenceUpdate
 from foreword.text.tokenizer import Tokenizer
+from foreword.tiers.loader import TierLoader
+from foreword.tiers.store import BlockStore, Tier
 
+_LOAD_NAP_S = 0.001  # at most, before it is looked again who has come
 _WARM_UP_TOKENS = 16  # one block: enough to reach every weight and every kernel
 
 
@@ -42,6 +45,7 @@ class Engine:
     Args:
         backend: what runs the model; its pool is allocated here.
         cache_root: digest of all that KV blocks depend on beside their tokens.
+        tiers: where blocks are kept beside the pool, the fastest first.
         clock: monotonic seconds.
     """
 
@@ -53,6 +57,7 @@ class Engine:
         *,
         model_name: str,
         cache_root: bytes = b"",
+        tiers: Sequence[Tier] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         backend.allocate(config.cache.num_blocks)
@@ -61,7 +66,12 @@ class Engine:
         self.config = config
         self.model_name = model_name
         self.clock = clock
-        self.scheduler = Scheduler(config.scheduler, KVCache(config.cache, cache_root))
+        cache = KVCache(config.cache, cache_root)
+        self.scheduler = Scheduler(config.scheduler, cache)
+        self._loader: TierLoader | None = None
+        if tiers:
+            store = BlockStore(tiers, backend.block_bytes, clock)
+            self._loader = TierLoader(cache, backend, store, clock)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
@@ -75,7 +85,8 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to do."""
-        return self.scheduler.has_work
+        loader = self._loader
+        return self.scheduler.has_work or (loader is not None and loader.has_work)
 
     def make_request(
         self,
@@ -161,7 +172,9 @@ class Engine:
             ContextLengthError: it could not fit the KV pool even alone.
         """
         now = self.clock()
-        self.scheduler.add(request, now)
+        self.scheduler.check(request)
+        if self._loader is None or not self._loader.begin(request):
+            self.scheduler.add(request, now)
         streams = [
             CompletionStream(index, request.params, self.tokenizer)
             for index in range(request.params.n)
@@ -174,8 +187,15 @@ class Engine:
 
     def abort(self, request_id: str) -> None:
         """Drop a request and free its blocks; unknown ids are ignored."""
-        if self._running.pop(request_id, None) is not None:
+        if self._running.pop(request_id, None) is None:
+            return
+        if self._loader is None or not self._loader.abort(request_id):
             self.scheduler.abort(request_id)
+
+    def close(self) -> None:
+        """Have everything written that tiers keep. The engine is not to be used any more."""
+        if self._loader is not None:
+            self._loader.close()
 
     def stats(self) -> SchedulerStats:
         """Sequences and blocks now, and counters since the start."""
@@ -187,6 +207,8 @@ class Engine:
         A step that fails inside the backend ends its requests with an error; the others go on. One
         that is interrupted (Ctrl-C) drops its requests, and the engine can be used further.
         """
+        if self._loader is not None:
+            self._tend(self._loader)
         planned_s = self.clock()
         plan = self.scheduler.plan(planned_s)
         if plan is None:
@@ -196,6 +218,17 @@ class Engine:
             return self._execute(plan, record)
         finally:
             record.applied_s = self.clock()
+
+    def _tend(self, loader: TierLoader) -> None:
+        """Copy new blocks out, and queue the requests whose blocks have come in."""
+        loader.save()
+        for load in loader.finished():
+            trace = self._running[load.request.request_id].trace
+            trace.num_loaded_tokens = dict(load.num_tokens)
+            trace.loaded = self.clock(), self.steps.latest
+            self.scheduler.add(load.request, self.clock())
+        if not self.scheduler.has_work and loader.has_work:
+            loader.wait(_LOAD_NAP_S)
 
     def _begin(self, planned_s: float, plan: StepPlan) -> StepRecord:
         record = self.steps.begin(planned_s, self.clock(), plan.notes)
@@ -217,6 +250,8 @@ class Engine:
                 del self._running[request_id]
             raise
         record.ended_s = now = self.clock()
+        if self._loader is not None:
+            self._loader.observe(plan.num_tokens, now - record.began_s)
         record.sampling_s = result.sampling_s
         return self._publish(self.scheduler.apply(result, now), record)
 

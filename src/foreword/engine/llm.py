@@ -48,6 +48,10 @@ class LLM:
         llm.engine = engine
         return llm
 
+    def close(self) -> None:
+        """Finish writing to disk what ``kv_disk_path`` keeps; of no use without it."""
+        self.engine.close()
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""

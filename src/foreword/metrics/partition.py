@@ -15,6 +15,7 @@ PARTS = {
     "template": "the chat template applied",
     "tokenise": "text turned into token ids",
     "handover": "on the way to the step loop",
+    "kv_load": "waiting for blocks from memory or disk",
     "queue": "waiting for its first step",
     "schedule": "a step with its tokens was planned, the prefix cache looked up",
     "prefill": "the backend computed a chunk of its prompt",
@@ -119,6 +120,10 @@ def _wait(cut: _Cut, trace: RequestTrace) -> None:
     before = trace.step_before
     if before is not None:
         cut.until("queue", before.applied_s, running=before)
+    if trace.loaded is not None:
+        cut.until("handover", trace.taken_s)
+        loaded_s, before = trace.loaded
+        cut.until("kv_load", loaded_s)
     next_number = 0 if before is None else before.number + 1
     first = trace.chunks[0][0] if trace.chunks else None
     if first is not None and first.number == next_number:

@@ -94,7 +94,7 @@ class Scheduler:
             InvalidRequestError: no prompt, more completions than may run at once, or the id of
                 a request that has not ended.
         """
-        self._check(request)
+        self.check(request)
         tracked = TrackedRequest(request, next(self._orders), now)
         seq = Sequence.first(next(self._seq_ids), tracked, self._cache)
         tracked.sequences.append(seq)
@@ -340,7 +340,8 @@ class Scheduler:
     def _sweep(self) -> None:
         self._running = [seq for seq in self._running if not seq.ended]
 
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
+        """Raise what `add` would raise."""
         num_prompt_tokens, limit = len(request.prompt_token_ids), self.max_sequence_tokens
         if num_prompt_tokens + request.max_tokens > limit:
             raise ContextLengthError(

@@ -70,7 +70,7 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
         "active": {
             **_backend(service.engine.backend),
             "kv_cache_dtype": service.engine.config.cache.kv_cache_dtype,
-            "cached_tokens": {"pool": trace.num_cached_tokens},
+            "cached_tokens": _cached_by_tier(trace),
             "chunks": _num_chunks(trace),
             "preemptions": trace.preemptions,
         },
@@ -79,6 +79,12 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
 
 def _backend(description: Mapping[str, Any]) -> dict[str, Any]:
     return {ours: description[theirs] for theirs, ours in _ACTIVE.items() if theirs in description}
+
+
+def _cached_by_tier(trace: RequestTrace) -> dict[str, int]:
+    """Cached tokens by where they were when the request came."""
+    loaded = trace.num_loaded_tokens
+    return {"pool": max(0, trace.num_cached_tokens - sum(loaded.values())), **loaded}
 
 
 def _num_chunks(trace: RequestTrace) -> int:

@@ -54,14 +54,17 @@ class TierLoader:
 
     @property
     def has_work(self) -> bool:
-        """Whether a request waits for blocks."""
-        return bool(self._loads)
+        """Whether a request waits for blocks, or blocks are to be copied out."""
+        return bool(self._loads or self._journal)
 
-    def after_step(self, num_tokens: int, seconds: float) -> None:
-        """Take note of how long a step took, and copy out what it computed."""
+    def observe(self, num_tokens: int, seconds: float) -> None:
+        """Take note of how long a step took."""
         if num_tokens >= _ENOUGH_TOKENS:
             rate = num_tokens / max(1e-6, seconds)
             self._tokens_per_s += _WEIGHT * (rate - self._tokens_per_s)
+
+    def save(self) -> None:
+        """Copy out what has been computed since the last time."""
         for entry in self._journal:
             name = BlockName(entry.digest, entry.parent, entry.key)
             self.store.put(name, self._backend.read_block(entry.block))
@@ -97,6 +100,11 @@ class TierLoader:
     def wait(self, timeout_s: float) -> None:
         """Sleep until a block has come, or so long."""
         self.store.wait(timeout_s)
+
+    def close(self) -> None:
+        """Write everything that is to be kept."""
+        self.save()
+        self.store.close()
 
     def abort(self, request_id: str) -> bool:
         """Forget a request; return whether it was one that waits."""

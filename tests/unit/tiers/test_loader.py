@@ -26,7 +26,7 @@ class TieredWorld(World):
 
     def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
         stepped = super().step(abort_during)
-        self.loader.after_step(0, 0.0)
+        self.loader.save()
         return stepped
 
     def serve(self, request: Request) -> Load | None:

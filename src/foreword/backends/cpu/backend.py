@@ -113,6 +113,11 @@ class CpuBackend:
         """Bytes of KV that one block holds, over all layers."""
         return self._executor.block_bytes * self._split
 
+    @property
+    def code_path(self) -> Path:
+        """The compiled module: what it says decides each number to the last bit."""
+        return Path(_core.__file__)
+
     def allocate(self, num_blocks: int) -> None:
         """Map memory for ``num_blocks`` blocks; what no token reaches is never backed by pages.
 
