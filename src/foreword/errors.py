@@ -88,5 +88,9 @@ class EngineStoppedError(ForewordError):
     """The engine is shutting down or has stopped, and takes no more requests."""
 
 
+class ServerError(ForewordError):
+    """Another server cannot be reached, or does not answer as it should."""
+
+
 class BackendError(ForewordError):
     """A step failed inside the backend."""

@@ -24,6 +24,7 @@ _COMMANDS = {
     "models": "foreword.cli.models:list_models",
     "env": "foreword.cli.env:env",
     "eval": "foreword.cli.eval:evaluate",
+    "explain": "foreword.cli.explain:explain",
     "bench": "foreword.cli.bench:app",
 }
 
