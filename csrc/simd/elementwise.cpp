@@ -58,7 +58,13 @@ void rms_norm(const float* x, const float* weight, float eps, float* out, size_t
 
 void rotate(float* x, const float* cosines, const float* sines, size_t pairs, bool interleaved) {
   const size_t step = interleaved ? 2 : 1, other = interleaved ? 1 : pairs;
-  for (size_t i = 0; i < pairs; ++i) {
+  size_t i = 0;
+  for (; !interleaved && i + kLanes <= pairs; i += kLanes) {
+    const Vec a = load(x + i), b = load(x + pairs + i), c = load(cosines + i), s = load(sines + i);
+    store(x + i, a * c - b * s);
+    store(x + pairs + i, b * c + a * s);
+  }
+  for (; i < pairs; ++i) {
     const float a = x[i * step], b = x[i * step + other];
     x[i * step] = a * cosines[i] - b * sines[i];
     x[i * step + other] = b * cosines[i] + a * sines[i];

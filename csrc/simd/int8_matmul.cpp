@@ -171,18 +171,28 @@ FOREWORD_INLINE void add_group(const uint8_t* weights, const int8_t* x, size_t s
 
 #endif
 
+FOREWORD_INLINE void write_row(float* to, const Reg (&sums)[kColumnRegs], bool accumulate) {
+  for (size_t j = 0; j < kColumnRegs; ++j) {
+    float* at = to + j * kWidth;
+    store_reg(at, accumulate ? load_reg(at) + sums[j] : sums[j]);
+  }
+}
+
+// Unrolled, or the sums would go over the stack to be counted there.
 template <size_t T>
 FOREWORD_INLINE void write(const Int8MatmulArgs& a, size_t token, const Reg (&sums)[T][kColumnRegs]) {
-  for (size_t t = 0; t < T; ++t) {
+  float* out = a.out + token * a.out_stride;
+  if (a.columns == kPanelColumns) {
+#pragma GCC unroll 8
+    for (size_t t = 0; t < T; ++t) write_row(out + t * a.out_stride, sums[t], a.accumulate);
+    return;
+  }
+#pragma GCC unroll 8
+  for (size_t t = 0; t < T; ++t, out += a.out_stride) {
     float row[kPanelColumns];
-    float* out = a.out + (token + t) * a.out_stride;
-    float* to = a.columns == kPanelColumns ? out : row;
-    if (to == row) std::memcpy(row, out, a.columns * sizeof(float));
-    for (size_t j = 0; j < kColumnRegs; ++j) {
-      float* at = to + j * kWidth;
-      store_reg(at, a.accumulate ? load_reg(at) + sums[t][j] : sums[t][j]);
-    }
-    if (to == row) std::memcpy(out, row, a.columns * sizeof(float));
+    std::memcpy(row, out, a.columns * sizeof(float));
+    write_row(row, sums[t], a.accumulate);
+    std::memcpy(out, row, a.columns * sizeof(float));
   }
 }
 
@@ -211,7 +221,7 @@ template <size_t kBits, bool kMinima, size_t T>
       if constexpr (!kMinima) continue;
       const Reg m = load_scales(scales + a.format.scale_bytes(), j, a.format.wide);
       for (size_t t = 0; t < T; ++t) {
-        sums[t][j] = fma(Reg{} + groups[t * a.groups].scaled_sum, m, sums[t][j]);
+        sums[t][j] = fma(groups[t * a.groups].scaled_sum - Reg{}, m, sums[t][j]);
       }
     }
   }
