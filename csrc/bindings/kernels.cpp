@@ -3,6 +3,7 @@
 #include "foreword/kernels.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -100,13 +101,24 @@ void attention(const KernelTable& self, const Array<const float, 3>& q, std::str
 using Groups = Array<float, 3>;
 
 void quantize(const KernelTable& self, const Array<const float, 2>& x, const Array<int8_t, 2>& values,
-              const Groups& groups) {
+              const Groups& groups, const std::optional<Array<int8_t, 2>>& rest_values,
+              const std::optional<Groups>& rest_groups) {
   const size_t tokens = x.shape(0), k = x.shape(1), count = groups_of(k);
-  require(values.shape(0) == tokens && values.shape(1) == count * kGroup);
-  require(groups.shape(0) == tokens && groups.shape(1) == count && groups.shape(2) == 3);
-  auto* scales = reinterpret_cast<GroupScale*>(groups.data());
+  const auto check = [&](const Array<int8_t, 2>& v, const Groups& g) {
+    require(v.shape(0) == tokens && v.shape(1) == count * kGroup);
+    require(g.shape(0) == tokens && g.shape(1) == count && g.shape(2) == 3);
+  };
+  check(values, groups);
+  require(rest_values.has_value() == rest_groups.has_value());
+  if (rest_values) check(*rest_values, *rest_groups);
+  const auto scales = [&](const Groups& g, size_t token) { return reinterpret_cast<GroupScale*>(g.data()) + token * count; };
   for (size_t t = 0; t < tokens; ++t) {
-    self.kernels.quantize(x.data() + t * k, k, values.data() + t * values.shape(1), scales + t * count);
+    self.kernels.quantize({.x = x.data() + t * k,
+                           .n = k,
+                           .values = values.data() + t * count * kGroup,
+                           .groups = scales(groups, t),
+                           .rest_values = rest_values ? rest_values->data() + t * count * kGroup : nullptr,
+                           .rest_groups = rest_groups ? scales(*rest_groups, t) : nullptr});
   }
 }
 
@@ -161,7 +173,8 @@ void bind_kernels(nb::module_& m) {
       .def("__init__", make_table, "isa"_a)
       .def("dequantize", dequantize, "ggml_type"_a, "data"_a, "out"_a)
       .def("matmul", matmul, "x"_a, "w"_a, "out"_a, "accumulate"_a)
-      .def("quantize", quantize, "x"_a, "values"_a, "groups"_a)
+      .def("quantize", quantize, "x"_a, "values"_a, "groups"_a, "rest_values"_a = nb::none(),
+           "rest_groups"_a = nb::none())
       .def("int8_matmul", int8_matmul, "ggml_type"_a, "panels"_a, "values"_a, "groups"_a, "out"_a, "accumulate"_a)
       .def("write_kv", write_kv, "dtype"_a, "pool"_a, "block"_a, "slot"_a, "key"_a, "value"_a)
       .def("attention", attention, "q"_a, "dtype"_a, "pool"_a, "block_table"_a, "positions"_a, "window"_a, "scale"_a,

@@ -66,7 +66,7 @@ double Executor::run(const Step& step, const TakeLogits& take) {
   if (step.token_ids.empty()) return 0.0;
   Forward(model_, kernels_, threads_, kv_, *workspace_).run(step);
 
-  const Linear linear(model_, kernels_, threads_, *workspace_);
+  const Linear linear(model_, kernels_, *workspace_);
   const Activations& logits = workspace_->logits;
   const size_t wanted = step.logit_rows.size(), at_once = logit_rows(model_);
   std::exception_ptr error;
@@ -76,7 +76,7 @@ double Executor::run(const Step& step, const TakeLogits& take) {
     const size_t count = std::min(at_once, wanted - first);
     const std::array products{
         Product{.w = model_.output, .out = logits.row(0), .out_stride = logits.stride(), .fine = true}};
-    linear.run(workspace_->normed, first, count, products);
+    linear.run(Crew(threads_), workspace_->normed, {first, count}, products);
     const auto began = std::chrono::steady_clock::now();
     threads_.run(count, 1, [&](size_t i, size_t, unsigned thread) {
       try {

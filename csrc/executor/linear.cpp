@@ -32,29 +32,30 @@ void Linear::panel(const float* x, size_t x_stride, size_t tokens, const Matrix&
   }
 }
 
-void Linear::run_float(const Activations& x, size_t first_token, size_t tokens,
-                       std::span<const Product> products) const {
+void Linear::run_float(const Crew& crew, const Activations& x, Rows rows, std::span<const Product> products) const {
   const size_t at_once = panel_rows(products.front().w.cols);
   size_t panels = 0;
   for (const Product& product : products) panels += divide_up(product.w.rows, at_once);
-  threads_.run(panels, 1, [&](size_t index, size_t, unsigned thread) {
+  crew.run(panels, 1, [&](size_t index, size_t, unsigned thread) {
     const Product* product = products.data();
     for (; index >= divide_up(product->w.rows, at_once); ++product) index -= divide_up(product->w.rows, at_once);
-    const size_t first = index * at_once, rows = std::min(at_once, product->w.rows - first);
-    panel(x.row(first_token), x.stride(), tokens, product->w, first, rows, product->out + first, product->out_stride,
-          product->accumulate, thread);
+    const size_t first = index * at_once, columns = std::min(at_once, product->w.rows - first);
+    panel(x.row(rows.first), x.stride(), rows.count, product->w, first, columns, product->out + first,
+          product->out_stride, product->accumulate, thread);
   });
 }
 
-void Linear::run_gated_float(const Activations& x, size_t tokens, const Layer& layer, const Activations& out) const {
+void Linear::run_gated_float(const Crew& crew, const Activations& x, Rows rows, const Layer& layer,
+                             const Activations& out) const {
   const size_t width = layer.gate.rows, at_once = panel_rows(layer.gate.cols);
-  threads_.run(divide_up(width, at_once), 1, [&](size_t index, size_t, unsigned thread) {
-    const size_t first = index * at_once, rows = std::min(at_once, width - first);
-    float* up = work_.scratch[thread].up.data();
-    panel(x.row(0), x.stride(), tokens, layer.gate, first, rows, out.row(0) + first, out.stride(), false, thread);
-    panel(x.row(0), x.stride(), tokens, layer.up, first, rows, up, at_once, false, thread);
-    for (size_t t = 0; t < tokens; ++t) {
-      kernels_.gate(layer.activation, out.row(t) + first, up + t * at_once, rows);
+  crew.run(divide_up(width, at_once), 1, [&](size_t index, size_t, unsigned thread) {
+    const size_t first = index * at_once, columns = std::min(at_once, width - first);
+    const float* in = x.row(rows.first);
+    float *gate = out.row(rows.first) + first, *up = work_.scratch[thread].up.data();
+    panel(in, x.stride(), rows.count, layer.gate, first, columns, gate, out.stride(), false, thread);
+    panel(in, x.stride(), rows.count, layer.up, first, columns, up, at_once, false, thread);
+    for (size_t t = 0; t < rows.count; ++t) {
+      kernels_.gate(layer.activation, gate + t * out.stride(), up + t * at_once, columns);
     }
   });
 }

@@ -43,6 +43,11 @@ bool spin_until(Done done, Clock::duration limit) {
 
 }  // namespace
 
+void wait_for(const std::atomic<size_t>& value, size_t least) {
+  while (!spin_until([&] { return value.load(std::memory_order_acquire) >= least; }, Clock::duration::max())) {
+  }
+}
+
 ThreadPool::ThreadPool(unsigned threads) : shares_(threads) {
   try {
     for (unsigned i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });

@@ -41,9 +41,17 @@ void quantize_group(const float* x, size_t n, int8_t* values, GroupScale& group)
 
 }  // namespace
 
-void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups) {
-  for (size_t first = 0; first < n; first += kGroup) {
-    quantize_group(x + first, std::min(kGroup, n - first), values + first, groups[first / kGroup]);
+void quantize(const QuantizeArgs& a) {
+  for (size_t g = 0; g < groups_of(a.n); ++g) {
+    const float* x = a.x + g * kGroup;
+    const size_t n = std::min(kGroup, a.n - g * kGroup);
+    int8_t* values = a.values + g * a.values_stride;
+    GroupScale& group = a.groups[g * a.groups_stride];
+    quantize_group(x, n, values, group);
+    if (!a.rest_values) continue;
+    float rest[kGroup];
+    for (size_t i = 0; i < n; ++i) rest[i] = x[i] - static_cast<float>(values[i]) * group.scale;
+    quantize_group(rest, n, a.rest_values + g * a.values_stride, a.rest_groups[g * a.groups_stride]);
   }
 }
 

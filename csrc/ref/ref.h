@@ -7,7 +7,7 @@ namespace foreword::ref {
 
 void write_kv(const WriteKVArgs& args);
 void attention(const AttentionArgs& args);
-void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups);
+void quantize(const QuantizeArgs& args);
 void int8_matmul(const Int8MatmulArgs& args);
 
 }  // namespace foreword::ref

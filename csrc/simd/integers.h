@@ -63,25 +63,53 @@ FOREWORD_INLINE IntVec dot4(const IntVec& acc, const IntVec& unsigned_bytes, con
   return v;
 }
 
-// Each lane rounded to the nearest integer, ties to even, of which only the low byte is kept.
-FOREWORD_INLINE void store_rounded(uint8_t* to, const Vec& x) {
+// Each lane's nearest integer, ties to even; INT32_MIN for no number.
+FOREWORD_INLINE IntVec nearest(const Vec& x) {
+  IntVec v;
 #if defined(__AVX512F__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x.part[0])));
+  v.part[0] = reinterpret_cast<IntReg>(_mm512_cvtps_epi32(x.part[0]));
 #else
-  const __m256i low = _mm256_and_si256(_mm256_cvtps_epi32(x.part[0]), _mm256_set1_epi32(255));
-  const __m256i high = _mm256_and_si256(_mm256_cvtps_epi32(x.part[1]), _mm256_set1_epi32(255));
+  FOREWORD_EACH_PART v.part[p] = reinterpret_cast<IntReg>(_mm256_cvtps_epi32(x.part[p]));
+#endif
+  return v;
+}
+
+// The low byte of each lane.
+FOREWORD_INLINE void store_bytes(void* to, const IntVec& v) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v.part[0])));
+#else
+  const __m256i low = _mm256_and_si256(reinterpret_cast<__m256i>(v.part[0]), _mm256_set1_epi32(255));
+  const __m256i high = _mm256_and_si256(reinterpret_cast<__m256i>(v.part[1]), _mm256_set1_epi32(255));
   // Packing works within halves, so the quarters come out as 0 2 1 3.
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+  _mm_storeu_si128(static_cast<__m128i*>(to),
                    _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 #endif
+}
+
+FOREWORD_INLINE void store_rounded(void* to, const Vec& x) { store_bytes(to, nearest(x)); }
+
+// Integers in registers that pass for floats, so that they can be folded as those are.
+FOREWORD_INLINE Vec as_floats(const IntVec& v) {
+  Vec f;
+  FOREWORD_EACH_PART f.part[p] = reinterpret_cast<Reg>(v.part[p]);
+  return f;
+}
+template <typename Op>
+FOREWORD_INLINE auto on_integers(Op op) {
+  return [op](auto a, auto b) FOREWORD_INLINE_LAMBDA {
+    using Integers = decltype(a < b);
+    return reinterpret_cast<decltype(a)>(op(reinterpret_cast<Integers>(a), reinterpret_cast<Integers>(b)));
+  };
 }
 
 // The largest of some magnitudes, as bits, and of `least`. In the order of integers no number is larger than infinity,
 // so it is not lost.
 FOREWORD_INLINE float largest_float(const IntVec& v, float least) {
-  int32_t bits[kLanes], most;
-  std::memcpy(bits, &v, sizeof bits);
+  const Quad q = fold(as_floats(v), on_integers([](auto a, auto b) { return a > b ? a : b; }));
+  int32_t bits[4], most;
+  std::memcpy(bits, &q, sizeof bits);
   std::memcpy(&most, &least, sizeof most);
   for (const int32_t each : bits) most = each > most ? each : most;
   std::memcpy(&least, &most, sizeof least);

@@ -1,6 +1,9 @@
-// Activations to eight bits, in groups. The twin's operations in the twin's order, so the same bits.
+// Activations to eight bits, in groups, four of them at a time: what belongs to a group, not to an activation, is done in
+// a lane for each. The twin's operations in the twin's order, so the same bits.
+#include "integers.h"
 #include "kernels.h"
-#include "vec.h"
+
+#include <algorithm>
 
 namespace foreword::FOREWORD_ISA {
 
@@ -8,98 +11,97 @@ namespace foreword::FOREWORD_ISA {
 
 namespace {
 
-constexpr size_t kGroupVecs = kGroup / kLanes;
+constexpr size_t kAtOnce = 4;  // groups
 
-FOREWORD_INLINE IntReg magnitude_bits(Reg x) { return reinterpret_cast<IntReg>(x) & 0x7fffffff; }
-FOREWORD_INLINE IntReg larger(IntReg a, IntReg b) { return a > b ? a : b; }
+typedef int32_t IntQuad __attribute__((vector_size(16)));
 
-// The largest and the sum of a register's integers.
-FOREWORD_INLINE int32_t largest(IntReg v) {
-#if defined(__AVX512F__)
-  return _mm512_reduce_max_epi32(reinterpret_cast<__m512i>(v));
-#else
-  const auto wide = reinterpret_cast<__m256i>(v);
-  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
-  return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
-#endif
-}
-FOREWORD_INLINE int32_t total(IntReg v) {
-#if defined(__AVX512F__)
-  return _mm512_reduce_add_epi32(reinterpret_cast<__m512i>(v));
-#else
-  const auto wide = reinterpret_cast<__m256i>(v);
-  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
-#endif
+// Where a group's results go: QuantizeArgs' values or rest.
+struct Target {
+  int8_t* values;
+  GroupScale* groups;
+  size_t values_stride, groups_stride;
+
+  int8_t* value(size_t g) const { return values + g * values_stride; }
+  GroupScale& group(size_t g) const { return groups[g * groups_stride]; }
+};
+
+// One lane for each group's vector.
+template <typename Op>
+FOREWORD_INLINE IntQuad fold_groups(const IntVec (&v)[kAtOnce], Op op) {
+  return reinterpret_cast<IntQuad>(
+      fold4(as_floats(v[0]), as_floats(v[1]), as_floats(v[2]), as_floats(v[3]), on_integers(op)));
 }
 
-// The nearest integers, ties to even.
-FOREWORD_INLINE IntReg nearest(Reg x) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<IntReg>(_mm512_cvtps_epi32(x));
-#else
-  return reinterpret_cast<IntReg>(_mm256_cvtps_epi32(x));
-#endif
-}
-FOREWORD_INLINE void store_bytes(int8_t* to, IntReg v) {
-#if defined(__AVX512F__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v)));
-#else
-  const auto wide = reinterpret_cast<__m256i>(v);
-  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
-#endif
-}
+FOREWORD_INLINE IntReg magnitude_bits(const float* x) { return reinterpret_cast<IntReg>(load_reg(x)) & 0x7fffffff; }
 
-FOREWORD_INLINE void quantize_group(const float* x, int8_t* values, GroupScale& group) {
-  constexpr size_t kRegs = kGroupVecs * kParts;
-  Reg in[kRegs];
-  IntReg bits{};
-  for (size_t i = 0; i < kRegs; ++i) {
-    in[i] = load_reg(x + i * kWidth);
-    bits = larger(bits, magnitude_bits(in[i]));
+// `count` groups, at most kAtOnce.
+FOREWORD_INLINE void quantize_groups(const float* x, size_t count, const Target& out) {
+  static_assert(kGroup == 2 * kLanes);
+  const float* from[kAtOnce];
+  for (size_t g = 0; g < kAtOnce; ++g) from[g] = x + (g < count ? g : 0) * kGroup;
+
+  IntVec most[kAtOnce];
+  for (size_t g = 0; g < kAtOnce; ++g) {
+    FOREWORD_EACH_PART {
+      const IntReg a = magnitude_bits(from[g] + p * kWidth), b = magnitude_bits(from[g] + kLanes + p * kWidth);
+      most[g].part[p] = a > b ? a : b;
+    }
   }
-  const int32_t highest_bits = largest(bits);
-  float highest;
-  std::memcpy(&highest, &highest_bits, sizeof highest);
-  constexpr int32_t kInfinity = 0x7f800000;
-  if (highest < kLeastActivation || highest_bits >= kInfinity) {
-    std::memset(values, 0, kGroup);
-    group.scale = highest < kLeastActivation ? 0.0f : highest / 127.0f;
-    group.sum = 0;
-    group.scaled_sum = 0.0f * group.scale;
-    return;
+  // As integers: in their order nothing is larger than what is no number, so it is not lost.
+  const IntQuad bits = fold_groups(most, [](auto a, auto b) { return a > b ? a : b; });
+  const Quad highest = reinterpret_cast<Quad>(bits), zero{};
+  const IntQuad usable = (highest >= kLeastActivation) & (bits < 0x7f800000);
+  const Quad scale = highest < kLeastActivation ? zero : highest / 127.0f;
+  const Quad up = usable ? 127.0f / highest : zero;  // a factor of zero leaves zeros, of no number too
+
+  IntVec sums[kAtOnce];
+  for (size_t g = 0; g < kAtOnce; ++g) {
+    const IntVec low = nearest(load(from[g]) * splat(up[g])), high = nearest(load(from[g] + kLanes) * splat(up[g]));
+    FOREWORD_EACH_PART sums[g].part[p] = low.part[p] + high.part[p];
+    if (g >= count) continue;
+    store_bytes(out.value(g), low);
+    store_bytes(out.value(g) + kLanes, high);
   }
-  const Reg up = 127.0f / highest - Reg{};
-  IntReg sum{};
-  for (size_t i = 0; i < kRegs; ++i) {
-    const IntReg rounded = nearest(in[i] * up);
-    store_bytes(values + i * kWidth, rounded);
-    sum += rounded;
+  const IntQuad sum = usable & fold_groups(sums, [](auto a, auto b) { return a + b; });
+  const Quad scaled = __builtin_convertvector(sum, Quad) * scale;
+  for (size_t g = 0; g < count; ++g) out.group(g) = {scale[g], scaled[g], sum[g]};
+}
+
+// x - scale * i
+FOREWORD_INLINE void subtract(const float* x, size_t count, const Target& in, float* rest) {
+  for (size_t g = 0; g < count; ++g) {
+    for (size_t i = 0; i < kGroup; ++i) {
+      rest[g * kGroup + i] = x[g * kGroup + i] - static_cast<float>(in.value(g)[i]) * in.group(g).scale;
+    }
   }
-  group.scale = highest / 127.0f;
-  group.sum = total(sum);
-  group.scaled_sum = static_cast<float>(group.sum) * group.scale;
 }
 
 }  // namespace
 
-void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups) {
-  size_t first = 0;
-  for (; first + kGroup <= n; first += kGroup) quantize_group(x + first, values + first, *groups++);
-  if (first == n) return;
-  float last[kGroup] = {};
-  std::memcpy(last, x + first, (n - first) * sizeof(float));
-  quantize_group(last, values + first, *groups);
+void quantize(const QuantizeArgs& a) {
+  for (size_t first = 0; first < groups_of(a.n); first += kAtOnce) {
+    const auto target = [&](int8_t* values, GroupScale* groups) {
+      return Target{values + first * a.values_stride, groups + first * a.groups_stride, a.values_stride, a.groups_stride};
+    };
+    const float* x = a.x + first * kGroup;
+    const size_t n = std::min(kAtOnce * kGroup, a.n - first * kGroup), count = groups_of(n);
+    float padded[kAtOnce * kGroup], rest[kAtOnce * kGroup];
+    if (n % kGroup != 0) {
+      std::memcpy(padded, x, n * sizeof(float));
+      std::memset(padded + n, 0, (count * kGroup - n) * sizeof(float));
+      x = padded;
+    }
+    const Target whole = target(a.values, a.groups);
+    quantize_groups(x, count, whole);
+    if (!a.rest_values) continue;
+    subtract(x, count, whole, rest);
+    quantize_groups(rest, count, target(a.rest_values, a.rest_groups));
+  }
 }
 
 #else
 
-void quantize(const float* x, size_t n, int8_t* values, GroupScale* groups) {
-  kReferenceKernels.quantize(x, n, values, groups);
-}
+void quantize(const QuantizeArgs& a) { kReferenceKernels.quantize(a); }
 
 #endif
 

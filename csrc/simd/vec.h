@@ -130,13 +130,18 @@ FOREWORD_INLINE float sum(const Vec& v) {
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-// Four such sums at once, by the same tree.
+// Four vectors, each folded to one lane by the same tree.
+template <typename Op>
+FOREWORD_INLINE Quad fold4(const Vec& a, const Vec& b, const Vec& c, const Vec& d, Op op) {
+  const Quad qa = fold(a, op), qb = fold(b, op), qc = fold(c, op), qd = fold(d, op);
+  const Quad ab = op(Quad{qa[0], qb[0], qa[1], qb[1]}, Quad{qa[2], qb[2], qa[3], qb[3]});
+  const Quad cd = op(Quad{qc[0], qd[0], qc[1], qd[1]}, Quad{qc[2], qd[2], qc[3], qd[3]});
+  return op(Quad{ab[0], ab[1], cd[0], cd[1]}, Quad{ab[2], ab[3], cd[2], cd[3]});
+}
+
+// Four such sums at once.
 FOREWORD_INLINE Quad sum4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
-  const auto add = [](auto x, auto y) { return x + y; };
-  const Quad qa = fold(a, add), qb = fold(b, add), qc = fold(c, add), qd = fold(d, add);
-  const Quad ab = Quad{qa[0], qb[0], qa[1], qb[1]} + Quad{qa[2], qb[2], qa[3], qb[3]};
-  const Quad cd = Quad{qc[0], qd[0], qc[1], qd[1]} + Quad{qc[2], qd[2], qc[3], qd[3]};
-  return Quad{ab[0], ab[1], cd[0], cd[1]} + Quad{ab[2], ab[3], cd[2], cd[3]};
+  return fold4(a, b, c, d, [](auto x, auto y) { return x + y; });
 }
 
 FOREWORD_INLINE float highest(const Vec& v) {
@@ -147,11 +152,7 @@ FOREWORD_INLINE float highest(const Vec& v) {
 
 // Four maxima at once.
 FOREWORD_INLINE Quad highest4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
-  const auto max = [](auto x, auto y) { return x > y ? x : y; };
-  const Quad qa = fold(a, max), qb = fold(b, max), qc = fold(c, max), qd = fold(d, max);
-  const Quad ab = max(Quad{qa[0], qb[0], qa[1], qb[1]}, Quad{qa[2], qb[2], qa[3], qb[3]});
-  const Quad cd = max(Quad{qc[0], qd[0], qc[1], qd[1]}, Quad{qc[2], qd[2], qc[3], qd[3]});
-  return max(Quad{ab[0], ab[1], cd[0], cd[1]}, Quad{ab[2], ab[3], cd[2], cd[3]});
+  return fold4(a, b, c, d, [](auto x, auto y) { return x > y ? x : y; });
 }
 
 // e^x within 2 units in the last place; 0 below -87, finite above 88, no number for none. x = n ln 2 + r with |r| <= ln(2)/2, and e^r by a

@@ -408,10 +408,18 @@ class Kernels:
         out: Floats,
     ) -> None:
         """``q`` [tokens, heads, head_dim], ``pool`` as `write_kv` fills it; window 0: none."""
-    def quantize(self, x: Floats, values: NDArray[np.int8], groups: Floats) -> None:
+    def quantize(
+        self,
+        x: Floats,
+        values: NDArray[np.int8],
+        groups: Floats,
+        rest_values: NDArray[np.int8] | None = None,
+        rest_groups: Floats | None = None,
+    ) -> None:
         """``x`` [tokens, k] to ``values`` [tokens, k rounded up to 32] and ``groups`` of them.
 
         A group's three words are its scale, its sum times its scale, and (an integer) its sum.
+        ``rest_*``: what that left of ``x``, in the same form.
         """
     def int8_matmul(
         self,

@@ -83,6 +83,14 @@ def quantize(kernels: _core.Kernels, x: Floats) -> tuple[NDArray[np.int8], Float
     return values, scales
 
 
+def quantize_rest(
+    kernels: _core.Kernels, x: Floats
+) -> tuple[tuple[NDArray[np.int8], Floats], tuple[NDArray[np.int8], Floats]]:
+    first, second = quantize(kernels, x), quantize(kernels, x)
+    kernels.quantize(x, *first, *second)
+    return first, second
+
+
 def product(
     kernels: _core.Kernels,
     dtype: str,
@@ -169,6 +177,19 @@ def test_quantize(kernels: _core.Kernels, rng: np.random.Generator, n: int) -> N
         got = (values.reshape(3, -1, GROUP) * scales[..., :1]).reshape(3, -1)[:, :n]
         step = np.abs(x).max(axis=1, keepdims=True) / 127
         assert (np.abs(got - x) <= 0.51 * step + 1e-30).all()
+
+
+@pytest.mark.parametrize("n", [1, 32, 96, 135, 576, 2048])
+def test_quantize_the_rest(kernels: _core.Kernels, rng: np.random.Generator, n: int) -> None:
+    x = rng.standard_normal((3, n)).astype(np.float32) ** 3
+    parts, expected = quantize_rest(kernels, x), quantize_rest(REFERENCE, x)
+    got = np.zeros(x.shape, np.float64)
+    for (values, scales), (expected_values, expected_scales) in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(values, expected_values)
+        np.testing.assert_array_equal(scales.view(np.uint32), expected_scales.view(np.uint32))
+        got += (values.reshape(3, -1, GROUP) * scales[..., :1].astype(float)).reshape(3, -1)[:, :n]
+    step = np.abs(x).max(axis=1, keepdims=True) / 127
+    assert (np.abs(got - x) <= 0.51 * step / 254).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])

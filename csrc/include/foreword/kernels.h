@@ -38,9 +38,7 @@ struct Kernels {
   void (*matmul)(const MatmulArgs& args);
   void (*write_kv)(const WriteKVArgs& args);
   void (*attention)(const AttentionArgs& args);
-  // `n` activations to integers and their groups' scales; the last group is filled up with zeros. A group whose highest
-  // magnitude is below kLeastActivation is all zeros; one with an infinity or no number has a scale that says so.
-  void (*quantize)(const float* x, size_t n, int8_t* values, GroupScale* groups);
+  void (*quantize)(const QuantizeArgs& args);
   void (*int8_matmul)(const Int8MatmulArgs& args);
   // out = x / sqrt(mean(x²) + eps) * weight; `out` may be `x`.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, size_t n);

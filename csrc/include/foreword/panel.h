@@ -78,6 +78,19 @@ struct GroupScale {
   int32_t sum;       // of the integers
 };
 
+// `n` activations to integers and their groups' scales; the last group is filled up with zeros. A group whose highest
+// magnitude is below kLeastActivation is all zeros; one with an infinity or no number has a scale that says so.
+struct QuantizeArgs {
+  const float* x;
+  size_t n;
+  int8_t* values;  // of the first group
+  GroupScale* groups;
+  size_t values_stride = kGroup, groups_stride = 1;  // from a group to the next
+  // What that left, x - scale * i, quantised in turn, at the same strides; null: not wanted.
+  int8_t* rest_values = nullptr;
+  GroupScale* rest_groups = nullptr;
+};
+
 // A panel's products with `tokens` activations: kGroup * groups bytes at x + t * x_stride, `groups` scales at
 // x_groups + t * groups.
 struct Int8MatmulArgs {

@@ -1,6 +1,7 @@
 // A small pool of threads for the phases of a forward pass.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -67,5 +68,27 @@ class ThreadPool {
   std::vector<Share> shares_;  // one for each thread
   std::vector<std::thread> workers_;
 };
+
+// Who does the items of a phase: all of a pool's threads together, or one of them, alone and in order, inside a job that
+// gave each thread work of its own.
+class Crew {
+ public:
+  explicit Crew(ThreadPool& all) : all_(&all) {}
+  explicit Crew(unsigned alone) : alone_(alone) {}
+
+  // As ThreadPool::run.
+  template <typename Body>
+  void run(size_t count, size_t grain, Body&& body) const {
+    if (all_) return all_->run(count, grain, body);
+    for (size_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count), alone_);
+  }
+
+ private:
+  ThreadPool* all_ = nullptr;
+  unsigned alone_ = 0;
+};
+
+// Returns once `value`, which another thread raises, is at least `least`: spins, then lets others have the core.
+void wait_for(const std::atomic<size_t>& value, size_t least);
 
 }  // namespace foreword
