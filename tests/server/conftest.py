@@ -46,7 +46,7 @@ class Running:
 
     def __init__(self, engine: Engine, **settings: Any) -> None:
         self.engine = AsyncEngine(engine)
-        self.server = Server(self.engine, ServerConfig(port=0, **settings))
+        self.server = Server(self.engine, ServerConfig(**{"port": 0, **settings}))
         self._clients: list[openai.OpenAI] = []
         self.host, self.port = self.server.address
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from foreword.metrics.catalog import GROUPS
 from foreword.metrics.lifetime import Lifetime
+from foreword.metrics.partition import PARTS
 
 TEXT = "/v1/completions"
 
@@ -52,9 +54,65 @@ def test_ttft_is_what_the_client_measures(launch):
     assert 3 * 0.02 <= change["e2e_request_latency_seconds_sum{}"] / 10 < 0.5
     assert change["inter_token_latency_seconds_count{}"] == 10 * 2
     assert 0.02 <= change["inter_token_latency_seconds_sum{}"] / 20 < 0.1
-    assert change["request_queue_seconds_count{}"] == 10
-    preparation = change["request_preparation_seconds_sum{}"]
-    assert 0 < preparation + change["request_queue_seconds_sum{}"] <= reported - 10 * 0.02
+    assert change["request_time_per_output_token_seconds_count{}"] == 10
+    assert 0.02 <= change["request_time_per_output_token_seconds_sum{}"] / 10 < 0.1
+
+
+def test_the_parts_of_ttft_add_up_to_it(launch):
+    server = launch(on_step=lambda plan: time.sleep(0.005), max_num_batched_tokens=128)
+    for prompt in ("x" * 600 + "say:abc", "say:a", ["say:a", "say:b"]):
+        for stream in (True, False):
+            assert server.post(TEXT, {"prompt": prompt, "stream": stream}).status == 200
+    now = scrape(server)
+    ttft = [
+        value for name, value in now.items() if name.startswith("time_to_first_token_seconds_sum")
+    ]
+    parts = {
+        re.search('part="(.*)"', name)[1]: value
+        for name, value in now.items()
+        if name.startswith("ttft_part_seconds_sum")
+    }
+    assert sum(parts.values()) == pytest.approx(sum(ttft))
+    assert set(parts) <= set(PARTS)
+    assert parts["prefill"] >= 6 * 0.005
+    # Both seen from the engine: waiting, then the steps up to the first token.
+    assert now["request_queue_time_seconds_count{}"] == 6
+    assert now["request_prefill_time_seconds_sum{}"] >= parts["prefill"] + parts["sample"]
+    waited = now["request_queue_time_seconds_sum{}"] + now["request_prefill_time_seconds_sum{}"]
+    assert waited < sum(ttft)
+
+
+def test_steps_are_counted_with_their_tokens(launch):
+    server = launch(on_step=lambda plan: time.sleep(0.002))
+    assert server.post(TEXT, {"prompt": "say:abcd"}).status == 200
+    server.wait_for(lambda: scrape(server)["step_duration_seconds_count{}"] == 5)
+    now = scrape(server)
+    assert now["step_tokens_sum{}"] == 8 + 4 == now["computed_tokens_total{}"]
+    assert 5 * 0.002 <= now["step_duration_seconds_sum{}"] < 1
+
+
+def test_everything_that_is_exposed_is_documented(server):
+    for body in ({"prompt": "say:x", "stream": True}, {"prompt": "say:x", "n": 2}, {"n": -1}):
+        server.post(TEXT, body)
+    text = server.get("/metrics").body.decode()
+    exposed = re.findall(r"^# TYPE (foreword:\S+) ", text, re.M)
+    families = {name for name in exposed if not name.endswith("_created")}
+    documented = {metric.exposed_name: metric for group in GROUPS.values() for metric in group}
+    assert families == set(documented)
+    for name, labels in re.findall(
+        r"^(foreword:\w+?)(?:_bucket|_sum|_count|_created)?{(.*)} ", text, re.M
+    ):
+        metric = documented.get(name) or documented[f"{name}_total"]
+        given = set(re.findall(r'(\w+)="', labels)) - {"le"}
+        assert given == {"model_name", *metric.labels}
+
+
+def test_metrics_can_be_off(launch):
+    server = launch(metrics=False)
+    assert server.post(TEXT, {"prompt": "say:x"}).status == 200
+    assert server.engine.on_step is None
+    for path in ("/metrics", "/v1/stats", "/dashboard/"):
+        assert server.get(path).status == 404
 
 
 def test_every_request_is_counted_once(launch):
@@ -69,14 +127,17 @@ def test_every_request_is_counted_once(launch):
         server.post(TEXT, body)
     server.post("/v1/chat/completions", {"messages": []})
     server.get("/nowhere")
-    server.wait_for(lambda: scrape(server).get("generation_tokens_total{}") == 14)
+    server.wait_for(lambda: scrape(server)["request_generation_tokens_count{}"] == 3)
     now = scrape(server)
     assert now['completions_total{finish_reason="stop"}'] == 2
     assert now['completions_total{finish_reason="length"}'] == 2
     assert 'completions_total{finish_reason="error"}' not in now
     assert now['errors_total{status="400"}'] == 3
     assert now['errors_total{status="404"}'] == 1
-    assert now["prompt_tokens_total{}"] == 24
+    sources = [now[f'prompt_tokens_total{{source="{name}"}}'] for name in ("computed", "cached")]
+    assert sources == [8 + 1 + 1, 7 + 7]  # the last token of a prompt is never cached
+    assert now["request_prompt_tokens_count{}"] == 3
+    assert now["request_generation_tokens_sum{}"] == now["generation_tokens_total{}"] == 14
     assert now['time_to_first_token_seconds_count{stream="false"}'] == 2
     assert now['time_to_first_token_seconds_count{stream="true"}'] == 1
     assert now["e2e_request_latency_seconds_count{}"] == 3
@@ -97,14 +158,13 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     assert server.post(TEXT, {"prompt": "x" * 320 + "say:a"}).status == 200
     server.wait_for(lambda: server.idle)
     now = scrape(server)
-    assert now["kv_blocks_total{}"] == 100
     assert now["kv_cache_usage_ratio{}"] == 0
-    assert now["kv_blocks_cached{}"] == 21
-    assert now["kv_blocks_free{}"] == 79
+    assert now['kv_blocks{state="cached"}'] == 21
+    assert now['kv_blocks{state="free"}'] == 79
 
     again = server.post(TEXT, {"prompt": "x" * 320 + "say:a", "stream": False}).json()
     cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert cached == scrape(server)["cached_prompt_tokens_total{}"] == 324
+    assert cached == scrape(server)['prompt_tokens_total{source="cached"}'] == 324
 
     connections = [server.connect() for _ in range(3)]
     body = b'{"prompt": "y", "max_tokens": 1500, "stream": true}'
@@ -114,8 +174,9 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     server.wait_for(lambda: scrape(server)["num_requests_waiting{}"] == 2)
     now = scrape(server)
     assert now["num_requests_running{}"] == 1
-    referenced = 100 - now["kv_blocks_free{}"] - now["kv_blocks_cached{}"]
-    assert referenced >= 1
+    referenced = 100 - now['kv_blocks{state="free"}'] - now['kv_blocks{state="cached"}']
+    assert now['kv_blocks{state="referenced"}'] == referenced >= 1
+    assert now["kv_cache_usage_ratio{}"] == referenced / 100
     for connection in connections:
         connection.close()
     server.wait_for(lambda: server.idle)

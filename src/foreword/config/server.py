@@ -31,6 +31,10 @@ class ServerConfig:
     request_history: int = option(
         10_000, "Latest requests that can be asked where their time went (`foreword explain`)."
     )
+    metrics: bool = option(True, "Serve /metrics, /v1/stats and /dashboard.")
+    otlp_traces_endpoint: str | None = option(
+        None, "Send a span for each request here by OTLP over HTTP, as http://HOST:4318/v1/traces."
+    )
     keep_alive_timeout: int = option(
         75, "Seconds that an idle connection stays open for the client's next request."
     )
@@ -48,5 +52,8 @@ class ServerConfig:
             )
         if self.request_history < 0:
             raise ConfigError("request_history", f"must be 0 or more, not {self.request_history}")
+        endpoint = self.otlp_traces_endpoint
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise ConfigError("otlp_traces_endpoint", f"must be an http address, not {endpoint!r}")
         if any(not key for key in self.api_key or ()):
             raise ConfigError("api_key", "must not be empty")

@@ -1,116 +1,139 @@
-"""Prometheus metrics of one server, in a registry of their own."""
+"""The metrics of the catalog for one server, in a registry of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from foreword.core.trace import StepRecord
+from foreword.metrics import catalog
+from foreword.metrics.catalog import PREFIX, Kind, Metric
 from foreword.metrics.record import RequestRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-# 0.5 ms … 5 min, three steps a decade: TTFT on a warm cache is a few milliseconds.
-_SECONDS = (
-    *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
-    *(1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0),
-)
 
 
 class Reading(NamedTuple):
     """A number that something else keeps, as it stands now.
 
     Attributes:
-        total: whether it only grows (a counter); else it is a gauge.
+        labels: the values of the metric's labels, in its order.
     """
 
-    name: str
-    help: str
+    metric: Metric
     value: float
-    total: bool = False
+    labels: tuple[str, ...] = ()
+
+
+# Fed by the server and the step loop; the catalog's others are read.
+_FED = (
+    *(catalog.TTFT, catalog.TTFT_PART, catalog.ITL, catalog.TPOT, catalog.E2E),
+    *(catalog.QUEUE, catalog.PREFILL, catalog.DECODE),
+    *(catalog.PROMPT_LENGTH, catalog.GENERATION_LENGTH, catalog.COMPLETIONS, catalog.ERRORS),
+    *(catalog.STEP_DURATION, catalog.STEP_TOKENS),
+)
 
 
 class ServingMetrics:
-    """Counters and histograms that the server feeds, gauges that are read when scraped.
-
-    A request's numbers are added when it ends; the gaps between its writes as they happen.
+    """Counters and histograms that are fed as things happen, and readings taken when scraped.
 
     Args:
+        model_name: the label that every sample carries.
         readings: called at each scrape for the engine's own numbers.
     """
 
     def __init__(self, model_name: str, readings: Callable[[], Iterable[Reading]]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Readings(model_name, readings))
-        self._labels = {"model_name": model_name}
-
-        self._completions = self._counter(
-            "completions", "Completions by how they ended.", "finish_reason"
-        )
-        self._errors = self._counter("errors", "Requests answered with an error.", "status")
-        self._generated = self._counter("generation_tokens", "Tokens generated.")
-        self._ttft = self._histogram(
-            "time_to_first_token_seconds",
-            "Request read from the socket to first content byte written; "
-            "without a stream that is the whole response.",
-            "stream",
-        )
-        self._gap = self._histogram(
-            "inter_token_latency_seconds", "Between two writes of content in a stream."
-        )
-        self._e2e = self._histogram(
-            "e2e_request_latency_seconds", "Request read to last content byte written."
-        )
-        self._preparation = self._histogram(
-            "request_preparation_seconds", "Request read to handed to the engine."
-        )
-        self._queue = self._histogram(
-            "request_queue_seconds", "Handed to the engine to first part of a step."
-        )
+        ProcessCollector(registry=self._registry)
+        self._series = _Series(model_name, self._registry)
 
     def error(self, status: int) -> None:
         """Count a request that was answered with an error."""
-        self._errors.labels(**self._labels, status=str(status)).inc()
+        self._series[catalog.ERRORS, str(status)].inc()
 
     def written(self, gap_s: float) -> None:
         """Record the time between two writes of a stream."""
-        self._gap.labels(**self._labels).observe(gap_s)
+        self._series[catalog.ITL,].observe(gap_s)
 
     def ended(self, record: RequestRecord) -> None:
-        """Record a request that is over; what did not happen to it is left out."""
+        """Count a request that is over; what did not happen to it is left out."""
+        series = self._series
         for reason in record.finish_reasons:
-            self._completions.labels(**self._labels, finish_reason=reason).inc()
-        self._generated.labels(**self._labels).inc(record.usage.generated)
-        life, trace = record.lifetime, record.trace
-        if trace.queued_s is not None:
-            self._preparation.labels(**self._labels).observe(trace.queued_s - life.received_s)
-            if trace.chunks:
-                scheduled_s = trace.chunks[0][0].planned_s
-                self._queue.labels(**self._labels).observe(scheduled_s - trace.queued_s)
-        if life.ttft_s is not None:
-            stream = str(record.stream).lower()
-            self._ttft.labels(**self._labels, stream=stream).observe(life.ttft_s)
-        if life.e2e_s is not None:
-            self._e2e.labels(**self._labels).observe(life.e2e_s)
+            series[catalog.COMPLETIONS, reason].inc()
+        if record.ttft_s is not None:
+            series[catalog.TTFT, str(record.stream).lower()].observe(record.ttft_s)
+            for part, seconds in record.parts_s.items():
+                series[catalog.TTFT_PART, part].observe(seconds)
+        for metric, value in _once_a_request(record):
+            if value is not None:
+                series[metric,].observe(value)
+
+    def stepped(self, step: StepRecord) -> None:
+        """Record a step of the engine that is over. Called in the step loop's thread."""
+        assert step.applied_s is not None
+        self._series[catalog.STEP_DURATION,].observe(step.applied_s - step.planned_s)
+        self._series[catalog.STEP_TOKENS,].observe(step.num_tokens)
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"foreword:{name}", text, ["model_name", *labels], registry=self._registry)
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(
-            f"foreword:{name}",
-            text,
-            ["model_name", *labels],
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
+def _once_a_request(record: RequestRecord) -> Iterator[tuple[Metric, float | None]]:
+    """Yield what a request has at most one of; None: it did not come to that."""
+    trace = record.trace
+    first = trace.chunks[0][0] if trace.chunks else None
+    sampled, last = trace.first_sampled, trace.last
+    yield catalog.PROMPT_LENGTH, record.usage.prompt or None
+    yield catalog.GENERATION_LENGTH, record.usage.generated or None
+    yield catalog.TPOT, record.tpot_s
+    yield catalog.E2E, record.lifetime.e2e_s
+    if first is not None and trace.queued_s is not None:
+        yield catalog.QUEUE, first.planned_s - trace.queued_s
+    if first is not None and sampled is not None and sampled.ended_s is not None:
+        yield catalog.PREFILL, sampled.ended_s - first.planned_s
+        if last is not None and last.ended_s is not None:
+            yield catalog.DECODE, last.ended_s - sampled.ended_s
+
+
+class _Series(dict[tuple[Any, ...], Any]):
+    """Counters and histograms by ``(metric, *label values)``, each made when it is first asked for.
+
+    Prometheus' own look-up by labels takes longer than counting does.
+    """
+
+    def __init__(self, model_name: str, registry: CollectorRegistry) -> None:
+        self._model_name = model_name
+        self._families = {metric: _family(metric, registry) for metric in _FED}
+        for metric in _FED:
+            if not metric.labels:
+                self[metric,]  # there from the start, at zero
+
+    def __missing__(self, key: tuple[Any, ...]) -> Any:
+        metric, *values = key
+        series = self[key] = self._families[metric].labels(self._model_name, *values)
+        return series
+
+
+def _family(metric: Metric, registry: CollectorRegistry) -> Counter | Histogram:
+    name, labels = PREFIX + metric.name, ["model_name", *metric.labels]
+    if metric.kind is Kind.COUNTER:
+        return Counter(name, metric.help, labels, registry=registry)
+    return Histogram(name, metric.help, labels, buckets=metric.buckets, registry=registry)
 
 
 class _Readings(Collector):
@@ -120,14 +143,15 @@ class _Readings(Collector):
         self._model_name = model_name
         self._readings = readings
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Family]:
         """Return nothing: so the engine is not asked before the first scrape."""
         return ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the numbers of this moment."""
-        for reading in self._readings():
-            kind = CounterMetricFamily if reading.total else GaugeMetricFamily
-            family = kind(f"foreword:{reading.name}", reading.help, labels=["model_name"])
-            family.add_metric([self._model_name], reading.value)
+        for metric, readings in groupby(self._readings(), key=attrgetter("metric")):
+            kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = kind(PREFIX + metric.name, metric.help, labels=["model_name", *metric.labels])
+            for reading in readings:
+                family.add_metric([self._model_name, *reading.labels], reading.value)
             yield family

@@ -50,6 +50,7 @@ class Counters:
             admission counts: what it finds again after a preemption is no hit.
         computed_tokens: tokens computed, prompt or not.
         recomputed_tokens: those of them that had been computed before a preemption.
+        generated_tokens: tokens sampled.
         preemptions: sequences that had to give their blocks up.
     """
 
@@ -58,6 +59,7 @@ class Counters:
     cached_prompt_tokens: int = 0
     computed_tokens: int = 0
     recomputed_tokens: int = 0
+    generated_tokens: int = 0
     preemptions: int = 0
 
 

@@ -303,6 +303,7 @@ class Scheduler:
         at = step.draws.index(draw)
         token_id = outcome.token_ids[at]
         seq.token_ids.append(token_id)
+        self._totals.generated_tokens += 1
         reason = seq.finish_reason
         if reason:
             self._close(seq)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
@@ -15,11 +15,10 @@ from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import ForewordError, TemplateError
 from foreword.metrics.history import RequestHistory
-from foreword.metrics.prometheus import ServingMetrics
 from foreword.server import chat, completions, docs, operations, requests, tokens
 from foreword.server.asgi import ClientLeftError, Entry
 from foreword.server.errors import ApiError, to_api_error
-from foreword.server.readings import engine_readings
+from foreword.server.monitoring import Monitoring
 from foreword.server.service import Service
 
 logger = logging.getLogger(__name__)
@@ -39,27 +38,29 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
         await engine.start()
         yield
         await engine.shutdown()
+        await monitoring.shutdown()
 
     names = config.served_model_name or [engine.model_name]
-    metrics = ServingMetrics(names[0], lambda: engine_readings(engine.stats()))
+    monitoring = Monitoring(engine, config, names[0])
     history = RequestHistory(config.request_history)
-    service = Service(engine, config, metrics, history, (metrics,), names)
+    service = Service(engine, config, history, monitoring.observers, names)
     app = FastAPI(
         title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    app.add_middleware(Entry, api_keys=config.api_key or [], on_error=metrics.error)
-    _add_error_handlers(app, service.metrics)
+    app.add_middleware(Entry, api_keys=config.api_key or [], on_error=monitoring.error)
+    _add_error_handlers(app, monitoring.error)
     for module in (chat, completions, tokens, requests, operations):
         module.add_routes(app, service)
+    monitoring.add_routes(app, service)
     docs.add_routes(app)
     return app
 
 
-def _add_error_handlers(app: FastAPI, metrics: ServingMetrics) -> None:
+def _add_error_handlers(app: FastAPI, count: Callable[[int], None]) -> None:
     async def tell(request: Request, error: Exception) -> Response:
         del request
         shown = to_api_error(error)
-        metrics.error(shown.status)
+        count(shown.status)
         if shown.status == 500 and isinstance(error, ForewordError):  # the others uvicorn logs
             logger.error("a request failed", exc_info=error)
         return JSONResponse(shown.body(), status_code=shown.status)

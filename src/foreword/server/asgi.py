@@ -18,7 +18,9 @@ from foreword.server.errors import ApiError
 
 _Result = TypeVar("_Result")
 
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/health"})  # probes carry no key
+# Probes carry no key. The dashboard asks for one, and its data are not here.
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/health", "/dashboard"})
+_OPEN_FOLDER = "/dashboard/"
 
 
 class ClientLeftError(Exception):
@@ -43,7 +45,7 @@ class Entry:
         """Pass the request on, or answer 401."""
         if scope["type"] == "http":
             scope["lifetime"] = Lifetime(scope.get("received_s") or time.monotonic())
-            if self._digests and scope["path"] not in OPEN_PATHS and not self._has_key(scope):
+            if self._digests and not (_is_open(scope["path"]) or self._has_key(scope)):
                 self._on_error(401)
                 await _refuse(send)
                 return
@@ -56,6 +58,10 @@ class Entry:
         # Digests have one length, and all are compared: the time tells nothing about a key.
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return scheme.lower() == b"bearer" and any(matches)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(_OPEN_FOLDER)
 
 
 def _digest(key: bytes) -> bytes:

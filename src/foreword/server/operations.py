@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from foreword import __version__
-from foreword.metrics.prometheus import CONTENT_TYPE
 from foreword.server.service import Service
 
 
@@ -21,11 +20,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
     async def version() -> JSONResponse:
         """Return foreword's version."""
         return JSONResponse({"version": __version__})
-
-    @app.get("/metrics", tags=["operations"])
-    async def metrics() -> Response:
-        """Return counters, gauges and histograms for Prometheus."""
-        return Response(service.metrics.render(), media_type=CONTENT_TYPE)
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:

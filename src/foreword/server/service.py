@@ -16,7 +16,6 @@ from foreword.core.params import SamplingParams
 from foreword.engine.async_engine import AsyncEngine
 from foreword.metrics.history import RequestHistory
 from foreword.metrics.observer import RequestObserver
-from foreword.metrics.prometheus import ServingMetrics
 from foreword.metrics.record import RequestRecord
 from foreword.server.asgi import lifetime_of, read_body
 from foreword.server.errors import ApiError
@@ -37,7 +36,6 @@ class Service:
 
     engine: AsyncEngine
     config: ServerConfig
-    metrics: ServingMetrics
     history: RequestHistory
     observers: Sequence[RequestObserver]
     model_names: Sequence[str]
@@ -91,6 +89,7 @@ class Service:
             completions=len(prompts) * params.n,
             lifetime=life,
             received_unix_s=time.time() - (time.monotonic() - life.received_s),
+            traceparent=request.headers.get("traceparent"),
         )
         return Generation(
             self.engine, self.history, self.observers, record, prompts, params, param=param

@@ -6,6 +6,7 @@ export const PARTS = new Map([
   ["template", "the chat template applied"],
   ["tokenise", "text turned into token ids"],
   ["handover", "on the way to the step loop"],
+  ["kv_load", "waiting for blocks from memory or disk"],
   ["queue", "waiting for its first step"],
   ["schedule", "a step with its tokens was planned, the prefix cache looked up"],
   ["prefill", "the backend computed a chunk of its prompt"],
