@@ -71,6 +71,7 @@ FAKE_VLLM = """
     assert os.environ["OMP_NUM_THREADS"] == "2"
     SamplingParams = Namespace
     class Engine:
+        model_config = Namespace(dtype="torch.bfloat16")
         def add_request(self, name, prompt, params):
             assert prompt == {"prompt_token_ids": [1, 2, 3]} and params.ignore_eos
             self.made, self.wanted = 0, params.max_tokens
@@ -99,7 +100,7 @@ def engines_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "version"), [("openvino", "1.2.3"), ("vllm", "0.9")])
+@pytest.mark.parametrize(("name", "version"), [("openvino", "1.2.3"), ("vllm", "0.9, bfloat16")])
 def test_an_engine_is_timed_where_it_runs(engines_here: Path, name: str, version: str) -> None:
     peer = WorkerPeer(name, PYTHON, CONFIG)
     try:
@@ -217,7 +218,7 @@ def test_llama_server_is_asked_over_http(tmp_path: Path) -> None:
 
 # Finding
 
-SETUP = PeerSetup(Path("m.gguf"), 2, 40)
+SETUP = PeerSetup(Path("m.gguf"), {}, 2, 40)
 
 
 def test_engines_are_looked_for_and_none_is_installed(
@@ -244,6 +245,15 @@ def test_engines_are_found_on_the_path_in_this_python_and_where_one_says(
         peer.close()
     with pytest.raises(ConfigError, match="'ollama' is not one of openvino, vllm"):
         find_peers(SETUP, {"ollama": elsewhere})
+
+
+def test_an_engine_may_load_the_weights_in_its_own_format(engines_here: Path) -> None:
+    server = script(engines_here / "llama-server", FAKE_LLAMA_SERVER)
+    setup = PeerSetup(Path("other.gguf"), {"llama-server": Path("m.gguf")}, 2, 40)
+    found, _ = find_peers(setup, {"llama-server": server})
+    found["llama-server"]().close()  # the fake one does not start with other.gguf
+    with pytest.raises(ConfigError, match="'ollama' is not one of openvino, vllm"):
+        find_peers(PeerSetup(Path("m.gguf"), {"ollama": Path()}, 2, 40), {})
 
 
 # Comparing

@@ -24,12 +24,18 @@ class PeerSetup:
     """What every engine is given.
 
     Attributes:
+        models: what engines load instead of ``model``, by name.
         max_tokens: of a prompt and its continuation.
     """
 
     model: Path
+    models: Mapping[str, Path]
     num_threads: int
     max_tokens: int
+
+    def model_of(self, name: str) -> Path:
+        """What an engine loads."""
+        return self.models.get(name, self.model)
 
 
 Start = Callable[[], Peer]
@@ -47,9 +53,9 @@ def find_peers(
         How to start those that are here, and why each of the others cannot be.
 
     Raises:
-        ConfigError: a place for an engine that does not exist.
+        ConfigError: a place or a model for an engine that does not exist.
     """
-    for name in places:
+    for name in (*places, *setup.models):
         if name not in NAMES:
             raise ConfigError("peer", f"{name!r} is not one of {', '.join(NAMES)}")
     found: dict[str, Start] = {}
@@ -71,7 +77,7 @@ def find_peers(
 
 def _worker(name: str, python: Path, setup: PeerSetup) -> Start:
     config = {
-        "model": str(setup.model),
+        "model": str(setup.model_of(name)),
         "num_threads": setup.num_threads,
         "max_tokens": setup.max_tokens,
     }
@@ -79,9 +85,10 @@ def _worker(name: str, python: Path, setup: PeerSetup) -> Start:
 
 
 def _program(name: str, program: Path, setup: PeerSetup) -> Start:
+    model = setup.model_of(name)
     if name == "llama-bench":
-        return lambda: LlamaBench(program, setup.model, setup.num_threads)
-    return lambda: LlamaServer(program, setup.model, setup.num_threads, setup.max_tokens)
+        return lambda: LlamaBench(program, model, setup.num_threads)
+    return lambda: LlamaServer(program, model, setup.num_threads, setup.max_tokens)
 
 
 def _has_module(python: Path, module: str) -> bool:

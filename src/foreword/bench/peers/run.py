@@ -30,14 +30,16 @@ def run_peers(
     places: Mapping[str, Path],
     settings: CompareSettings,
     *,
+    models: Mapping[str, Path],
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare ours with every engine that is here.
 
     Args:
         options: of ours; its threads are everybody's.
-        model: the file that all of them load.
+        model: the file that all of them load, but those that ``models`` names.
         places: see `find_peers`.
+        models: by name: the same weights in the engine's own format.
 
     Raises:
         ConfigError: a peer that does not exist.
@@ -46,7 +48,8 @@ def run_peers(
     machine = describe_machine()
     num_threads = options.num_threads or usable_cores()
     limits = measure_limits(num_threads)
-    found, absent = find_peers(PeerSetup(model, num_threads, settings.max_tokens), places)
+    setup = PeerSetup(model, models, num_threads, settings.max_tokens)
+    found, absent = find_peers(setup, places)
     file = GGUFFile.open(model)
     tokens = Tokenizer.load(file).encode(corpus_text(), add_bos=False)
     engines = run_comparison(

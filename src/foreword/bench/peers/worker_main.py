@@ -76,6 +76,7 @@ def load_vllm(config: dict[str, Any]) -> tuple[str, Generate]:
         skip_tokenizer_init=True,
         max_model_len=config["max_tokens"],
         enable_prefix_caching=False,
+        gpu_memory_utilization=0.4,  # of all memory, on a CPU too; the default asks for nearly all
     )
     engine = llm.llm_engine
 
@@ -91,7 +92,8 @@ def load_vllm(config: dict[str, Any]) -> tuple[str, Generate]:
                 came(total - known)
                 known = total
 
-    return str(vllm.__version__), generate
+    dtype = str(engine.model_config.dtype).removeprefix("torch.")
+    return f"{vllm.__version__}, {dtype}", generate
 
 
 LOADERS = {"foreword": load_foreword, "openvino": load_openvino, "vllm": load_vllm}

@@ -24,6 +24,14 @@ def peers(
             "llama-bench or llama-server. Default: this Python, and PATH.",
         ),
     ] = None,
+    peer_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH",
+            help="What an engine that cannot read GGUF loads instead: the same weights in its own "
+            "format.",
+        ),
+    ] = None,
     prompt_lengths: Annotated[
         str, typer.Option(help="Tokens of the prompts, with commas between.")
     ] = "128,512",
@@ -60,8 +68,9 @@ def peers(
         comparison = run_peers(
             engine,
             path,
-            _places(peer or ()),
+            _paths(peer or ()),
             settings,
+            models=_paths(peer_model or ()),
             progress=lambda done, total: bars.update(bar, completed=done, total=total),
         )
     if json_file is not None:
@@ -69,11 +78,11 @@ def peers(
     Console().print(peers_table(comparison))
 
 
-def _places(words: Iterable[str]) -> dict[str, Path]:
-    places = {}
+def _paths(words: Iterable[str]) -> dict[str, Path]:
+    paths = {}
     for word in words:
         name, equals, path = word.partition("=")
         if not equals:
             raise typer.BadParameter(f"{word!r} is not NAME=PATH")
-        places[name] = Path(path)
-    return places
+        paths[name] = Path(path)
+    return paths
