@@ -32,12 +32,12 @@ class GoldModel:
         scale = np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.spec.norm_eps)
         return x / scale * self.weight(name)
 
-    def rotated(self, x: Array, rope: RopeSpec) -> Array:
+    def rotated(self, x: Array, rope: RopeSpec, start: int = 0) -> Array:
         """``x`` is [tokens, heads, head_dim]; a pair is a complex number, times e^(i·angle)."""
         frequencies = rope.base ** (-np.arange(0, rope.dim, 2) / rope.dim) / rope.scale
         if rope.factors:
             frequencies = frequencies / self.weight(rope.factors)
-        turn = np.exp(1j * np.arange(len(x))[:, None, None] * frequencies)
+        turn = np.exp(1j * np.arange(start, start + len(x))[:, None, None] * frequencies)
         part, rest = x[..., : rope.dim], x[..., rope.dim :]
         if rope.interleaved:
             z = (part[..., 0::2] + 1j * part[..., 1::2]) * turn
@@ -48,21 +48,22 @@ class GoldModel:
             part = np.concatenate([z.real, z.imag], axis=-1)
         return np.concatenate([part, rest], axis=-1)
 
-    def attention(self, x: Array, attention: AttentionSpec) -> Array:
+    def attention(self, x: Array, attention: AttentionSpec, last: int) -> Array:
+        """Of the ``last`` tokens."""
         spec, count = self.spec, len(x)
-        q = (x @ self.weight(attention.q).T).reshape(count, spec.num_heads, spec.head_dim)
+        q = (x[-last:] @ self.weight(attention.q).T).reshape(last, spec.num_heads, spec.head_dim)
         k = (x @ self.weight(attention.k).T).reshape(count, spec.num_kv_heads, spec.head_dim)
         v = (x @ self.weight(attention.v).T).reshape(count, spec.num_kv_heads, spec.head_dim)
-        q = self.rotated(self.norm(q, attention.q_norm), attention.rope)
+        q = self.rotated(self.norm(q, attention.q_norm), attention.rope, count - last)
         k = self.rotated(self.norm(k, attention.k_norm), attention.rope)
         group = spec.num_heads // spec.num_kv_heads
         k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-        distance = np.arange(count)[:, None] - np.arange(count)[None, :]
+        distance = np.arange(count - last, count)[:, None] - np.arange(count)[None, :]
         seen = (distance >= 0) & (distance < (attention.window or count))
         scores = np.einsum("qhd,khd->hqk", q, k) * attention.scale
         weights = np.exp(np.where(seen, scores - scores.max(axis=-1, keepdims=True), -np.inf))
         weights /= weights.sum(axis=-1, keepdims=True)
-        mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(count, -1)
+        mixed = np.einsum("hqk,khd->qhd", weights, v).reshape(last, -1)
         return mixed @ self.weight(attention.output).T
 
     def activated(self, x: Array, activation: Activation) -> Array:
@@ -70,12 +71,14 @@ class GoldModel:
             return x / (1 + np.exp(-x))
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
-    def logits(self, token_ids: Sequence[int]) -> Array:
+    def logits(self, token_ids: Sequence[int], last: int | None = None) -> Array:
+        """Of all tokens, or of the ``last`` ones; the last layer computes no others."""
         spec = self.spec
         x = self.weight(spec.embedding)[list(token_ids)] * spec.embedding_scale
         for layer in spec.layers:
-            branch = self.attention(self.norm(x, layer.attention_norm), layer.attention)
-            x = x + self.norm(branch, layer.post_attention_norm)
+            rows = len(x) if last is None or layer is not spec.layers[-1] else last
+            branch = self.attention(self.norm(x, layer.attention_norm), layer.attention, rows)
+            x = x[-rows:] + self.norm(branch, layer.post_attention_norm)
             inner = self.norm(x, layer.mlp_norm)
             gate = self.activated(inner @ self.weight(layer.mlp.gate).T, layer.mlp.activation)
             branch = (gate * (inner @ self.weight(layer.mlp.up).T)) @ self.weight(layer.mlp.down).T

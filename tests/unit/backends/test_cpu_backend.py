@@ -17,7 +17,7 @@ from support.tiny import TinyModel
 from foreword.backends.cpu.backend import CpuBackend
 from foreword.core.params import SamplingParams
 from foreword.core.step import SequenceStep, StepPlan
-from foreword.errors import BackendError, ConfigError
+from foreword.errors import BackendError, ConfigError, ModelFileError
 from foreword.models.load import load_spec
 from foreword.weights.gguf import GGUFFile
 
@@ -192,9 +192,25 @@ def test_the_weights_outlive_the_file_object(tmp_path: Path) -> None:
     backend.execute(StepPlan((STEP,)))
 
 
-def test_weights_that_are_not_numbers_fail_the_step_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["output_norm.weight", "blk.0.attn_norm.weight"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_norm_that_is_not_finite_is_found_at_load(
+    tmp_path: Path, name: str, value: float
+) -> None:
     tensors = MODEL.tensors()
-    tensors["output_norm.weight"] = Tensor.f32(np.full(MODEL.hidden, np.nan, np.float32))
+    weights = np.ones(MODEL.hidden, np.float32)
+    weights[5] = value
+    tensors[name] = Tensor.f32(weights)
+    file = GGUFFile.open(MODEL.write(tmp_path, tensors=tensors))
+    with pytest.raises(ModelFileError, match=f"{name}.*not finite"):
+        CpuBackend(file, load_spec(file), num_threads=2)
+
+
+def test_matrices_that_are_not_numbers_fail_the_step_and_nothing_else(tmp_path: Path) -> None:
+    """In float32, that is: int8 reads all of them to pack them (test_panels)."""
+    tensors = MODEL.tensors()
+    shape = tensors["blk.0.ffn_down.weight"].shape
+    tensors["blk.0.ffn_down.weight"] = Tensor.f32(np.full(shape, np.nan, np.float32))
     file = GGUFFile.open(MODEL.write(tmp_path, tensors=tensors))
     backend = CpuBackend(file, load_spec(file), num_threads=2)
     backend.allocate(NUM_BLOCKS)

@@ -66,7 +66,7 @@ class CpuBackend:
 
     Raises:
         ConfigError: this machine cannot run ``isa``, or another option has no meaning.
-        ModelFileError: ``compute`` is ``int8`` and a weight is not finite.
+        ModelFileError: a weight is not finite (where ``compute`` is ``float32``: a norm's).
         BackendError: the system does not give that many threads.
     """
 

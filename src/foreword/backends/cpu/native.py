@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Mapping
 
 from foreword import _core
+from foreword.errors import ModelFileError
 from foreword.models.spec import Activation, LayerSpec, ModelSpec, RopeSpec
 from foreword.weights.gguf import GGUFFile
 
@@ -29,6 +31,7 @@ def make_executor(
     ``panels`` are the linear layers' weights, packed, by name: all of them, or none for float32.
 
     Raises:
+        ModelFileError: a norm's weight is not finite.
         ValueError: this machine cannot run ``isa``, or there is no such ``kv_cache_dtype``.
     """
     ropes = list(dict.fromkeys(layer.attention.rope for layer in spec.layers))
@@ -45,7 +48,10 @@ def make_executor(
         if name is None:
             return memoryview(array("f"))
         info = file.tensors[name]
-        return _core.dequantize(info.dtype, file.data(name), info.shape[0])
+        values = _core.dequantize(info.dtype, file.data(name), info.shape[0])
+        if not math.isfinite(sum(values)):
+            raise ModelFileError(file.path, f"tensor {name!r}", "a weight is not finite")
+        return values
 
     def native_rope(rope: RopeSpec) -> _core.Rope:
         return _core.Rope(
