@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from foreword import LLM, SamplingParams
+from foreword.errors import ContextLengthError
 
 PARAMS = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True, logprobs=2)
 TEXT = pydoc_data.topics.topics["assignment"]
@@ -69,6 +70,14 @@ def test_with_larger_blocks(smollm2_path: Path, compute: str, alone: list[Answer
     llm = LLM(str(smollm2_path), compute=compute, block_size=48)
     for _ in range(2):
         assert answers(llm, PROMPTS[:2]) == alone[:2]
+
+
+def test_in_a_pool_of_one_block(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
+    llm = LLM(str(smollm2_path), compute=compute, num_blocks=1, block_size=64)
+    for _ in range(2):
+        assert answers(llm, [PROMPTS[0], PROMPTS[3]]) == [alone[0], alone[3]]
+    with pytest.raises(ContextLengthError):
+        llm.generate(PROMPTS[1], PARAMS)
 
 
 def test_with_one_thread(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
