@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 
 namespace foreword {
@@ -97,20 +96,10 @@ void Forward::run(const Step& step) {
   norm(crew, model_.output_norm, wanted.rows(), true);
 }
 
-// Layer after layer, and in each strip after strip, in the order of their tokens. Threads take items in this order, so
-// whoever waits waits for an item that a thread is at.
 void Forward::run_strips(std::vector<Batch> strips) {
   for (Batch& strip : strips) set_tiles(strip);
-  const size_t items = model_.layers.size() * strips.size();
-  std::atomic<size_t> next{0};
-  std::vector<std::atomic<size_t>> layers_done(strips.size());
-  threads_.run(threads_.size(), 1, [&](size_t, size_t, unsigned thread) {
-    for (size_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
-      const size_t layer = item / strips.size(), strip = item % strips.size();
-      for (size_t before = 0; before <= strip; ++before) wait_for(layers_done[before], layer);
-      advance(Crew(thread), layer, strips[strip]);
-      layers_done[strip].store(layer + 1, std::memory_order_release);
-    }
+  threads_.run_stages(model_.layers.size(), strips.size(), [&](size_t layer, size_t strip, unsigned thread) {
+    advance(Crew(thread), layer, strips[strip]);
   });
 }
 

@@ -43,11 +43,6 @@ bool spin_until(Done done, Clock::duration limit) {
 
 }  // namespace
 
-void wait_for(const std::atomic<size_t>& value, size_t least) {
-  while (!spin_until([&] { return value.load(std::memory_order_acquire) >= least; }, Clock::duration::max())) {
-  }
-}
-
 ThreadPool::ThreadPool(unsigned threads) : shares_(threads) {
   try {
     for (unsigned i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
@@ -92,6 +87,11 @@ void ThreadPool::work(const Job& job, unsigned thread) {
   while (shares_[thread].take_first(run)) call(run);
   for (unsigned i = 1; i < size(); ++i) {
     while (shares_[(thread + i) % size()].take_last(run)) call(run);
+  }
+}
+
+void ThreadPool::wait_for(const std::atomic<size_t>& value, size_t least) {
+  while (!spin_until([&] { return value.load(std::memory_order_acquire) >= least; }, Clock::duration::max())) {
   }
 }
 

@@ -38,6 +38,22 @@ class ThreadPool {
              const_cast<void*>(static_cast<const void*>(&body)), count, grain});
   }
 
+  // Calls body(stage, part, thread) for every part of every stage: once the stage before is done for this part and for
+  // all parts before it. Threads take them in order, so whoever waits waits for what another thread is at.
+  template <typename Body>
+  void run_stages(size_t stages, size_t parts, Body&& body) {
+    std::atomic<size_t> next{0};
+    std::vector<std::atomic<size_t>> done(parts);  // stages of each part
+    run(size(), 1, [&](size_t, size_t, unsigned thread) {
+      for (size_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < stages * parts;) {
+        const size_t stage = item / parts, part = item % parts;
+        for (size_t before = 0; before <= part; ++before) wait_for(done[before], stage);
+        body(stage, part, thread);
+        done[part].store(stage + 1, std::memory_order_release);
+      }
+    });
+  }
+
  private:
   struct Job {
     void (*call)(void* body, size_t begin, size_t end, unsigned thread);
@@ -55,6 +71,8 @@ class ThreadPool {
     bool take_last(size_t& run);
   };
 
+  // Returns once `value`, which another thread raises, is at least `least`: spins, then lets others have the core.
+  static void wait_for(const std::atomic<size_t>& value, size_t least);
   void run_job(const Job& job);
   void work(const Job& job, unsigned thread);
   void close();
@@ -87,8 +105,5 @@ class Crew {
   ThreadPool* all_ = nullptr;
   unsigned alone_ = 0;
 };
-
-// Returns once `value`, which another thread raises, is at least `least`: spins, then lets others have the core.
-void wait_for(const std::atomic<size_t>& value, size_t least);
 
 }  // namespace foreword
