@@ -25,7 +25,7 @@ namespace foreword {
 
 inline constexpr size_t kGroup = 32;
 inline constexpr size_t kPanelColumns = 32;
-inline constexpr uint32_t kPanelVersion = 1;  // of this layout, for files that hold panels
+inline constexpr uint32_t kPanelVersion = 2;  // of this layout and of how files of it are written
 
 struct PanelFormat {
   uint8_t bits;  // 4 or 8
