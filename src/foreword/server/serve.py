@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -114,6 +115,9 @@ def serve(engine: AsyncEngine, config: ServerConfig) -> None:
     host, port = server.address
     host = f"[{host}]" if ":" in host else host
     print(f"listening on http://{host}:{port}", file=sys.stderr, flush=True)
+    # What is here by now stays: collections, which stop everything, need not look at it.
+    gc.collect()
+    gc.freeze()
     uvloop.run(_serve(server))
 
 
