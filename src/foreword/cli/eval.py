@@ -72,8 +72,8 @@ def evaluate(
     from foreword.cli.overrides import parse_overrides
 
     settings = EvalSettings(windows=windows, window_tokens=window_tokens)
-    chosen = parse_overrides(set_ or ())
-    against = _EXACT | parse_overrides(reference or ())
+    chosen = parse_overrides(set_ or (), EngineOptions)
+    against = _EXACT | parse_overrides(reference or (), EngineOptions)
     words = corpus_text() if text is None else text.read_text(encoding="utf-8", errors="replace")
     first = _load(engine, against, settings.num_blocks)
     second = _load(engine, chosen, settings.num_blocks)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
-from foreword.config.engine import EngineOptions
 from foreword.errors import ConfigError
 
 _SWITCHES = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 
 
-def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
-    """Read ``name=value`` words as fields of `EngineOptions`; ``none`` leaves it to foreword.
+def parse_overrides(words: Iterable[str], config: type) -> dict[str, Any]:
+    """Read ``name=value`` words as fields of a dataclass; ``none`` leaves it to foreword.
 
     Raises:
         ConfigError: no such option, or a value that is none of it.
     """
-    hints = get_type_hints(EngineOptions)
-    names = {field.name for field in fields(EngineOptions)}
+    hints = get_type_hints(config)
+    names = {field.name for field in fields(config)}
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -37,6 +36,8 @@ def _parse(name: str, text: str, hint: Any) -> Any:
     try:
         if bool in kinds:
             return _SWITCHES[text.lower()]
-        return int(text) if int in kinds else text
+        if get_origin(hint) is tuple:
+            return tuple(map(int, text.split(",")))
+        return next((kind(text) for kind in (int, float) if kind in kinds), text)
     except (KeyError, ValueError):
         raise ConfigError(name, f"{text!r} is not a value of it") from None

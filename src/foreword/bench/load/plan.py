@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 
@@ -20,12 +21,16 @@ class Passage:
     tokens: int
     token_ids: tuple[int, ...] | None = None
 
-    def __add__(self, other: Passage) -> Passage:
-        """Return this passage and then ``other``."""
-        ids = None
-        if self.token_ids is not None and other.token_ids is not None:
-            ids = self.token_ids + other.token_ids
-        return Passage(self.text + other.text, self.tokens + other.tokens, ids)
+    @classmethod
+    def joined(cls, *passages: Passage) -> Passage:
+        """Give passages one after the other as one."""
+        pieces = [passage.token_ids for passage in passages if passage.token_ids is not None]
+        known = len(pieces) == len(passages)
+        return cls(
+            "".join(passage.text for passage in passages),
+            sum(passage.tokens for passage in passages),
+            tuple(chain.from_iterable(pieces)) if known else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +68,9 @@ class PlannedRequest:
         """Give the conversation as ``messages`` of a chat completion."""
         return [{"role": m.role, "content": m.passage.text} for m in self.messages]
 
-    def text_prompt(self) -> str:
-        """Give the conversation as one text."""
-        return "".join(message.passage.text for message in self.messages)
-
-    def token_prompt(self) -> list[int] | None:
-        """Give the conversation as token ids, or None where they are not known."""
-        ids: list[int] = []
-        for message in self.messages:
-            if message.passage.token_ids is None:
-                return None
-            ids += message.passage.token_ids
-        return ids
+    def plain_prompt(self) -> Passage:
+        """Give the conversation as one text, for completions."""
+        return Passage.joined(*(message.passage for message in self.messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +86,8 @@ class Workload:
     requests: Sequence[PlannedRequest]
     settings: dict[str, Any]
     notes: tuple[str, ...] = ()
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests have times of their own."""
+        return any(request.intended_s is not None for request in self.requests)

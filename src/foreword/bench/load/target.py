@@ -80,8 +80,8 @@ class Target:
         if self.endpoint == "chat":
             body["messages"] = request.chat_prompt()
         else:
-            ids = request.token_prompt() if self.token_ids else None
-            body["prompt"] = request.text_prompt() if ids is None else ids
+            prompt = request.plain_prompt()
+            body["prompt"] = (self.token_ids and prompt.token_ids) or prompt.text
         return body | {
             "max_tokens": request.max_tokens,
             "temperature": 0,
