@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ class MockServer:
     """Answers completions by script on a free port of 127.0.0.1; an async context manager.
 
     The last chunk of a stream has a member ``timing``: ``received_s`` and, for each piece,
-    ``written_s``, both of this machine's ``time.monotonic()``, read just before each write.
+    ``written_s``, both of this machine's ``time.monotonic()``, read just before each write. A
+    client that stops reading is left alone with what fits its socket.
 
     Args:
         behaviour: called with each request when it has come, in the server's event loop.
@@ -135,7 +137,9 @@ class _Connection(asyncio.Protocol):
 async def _stream(transport: asyncio.Transport, request: MockRequest, script: Script) -> None:
     chat = "messages" in request.body
     head = _HEAD + (_event(_chunk(chat, None)) if script.role_first else b"")
-    transport.write(head)
+    # Past the transport: uvloop's keeps what is written until the loop has gone round.
+    socket = transport.get_extra_info("socket").fileno()
+    os.write(socket, head)
     piece = _event(_chunk(chat, "")) * script.empty_pieces + _event(_chunk(chat, " token"))
     written_s: list[float] = []
     due_s = request.received_s + script.first_token_s
@@ -143,7 +147,7 @@ async def _stream(transport: asyncio.Transport, request: MockRequest, script: Sc
         while (wait_s := due_s - time.monotonic()) > 0:
             await asyncio.sleep(wait_s)
         written_s.append(time.monotonic())
-        transport.write(piece)
+        os.write(socket, piece)
         due_s += gap_s or 0.0
     usage = {
         "prompt_tokens": len(
@@ -153,12 +157,8 @@ async def _stream(transport: asyncio.Transport, request: MockRequest, script: Sc
     }
     last = _chunk(chat, "", finish_reason="length")
     timing = {"received_s": request.received_s, "written_s": written_s}
-    transport.write(
-        _event(last)
-        + _event({"choices": [], "usage": usage, "timing": timing})
-        + _framed(b"data: [DONE]\n\n")
-        + b"0\r\n\r\n"
-    )
+    end = _event(last) + _event({"choices": [], "usage": usage, "timing": timing})
+    os.write(socket, end + _framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
     transport.close()
 
 
@@ -215,6 +215,8 @@ def steady(
 
 def main() -> None:
     """Serve until the process is ended."""
+    import uvloop
+
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--port", type=int, default=0)
     options.add_argument("--first-token-ms", type=float, default=20.0)
@@ -235,7 +237,7 @@ def main() -> None:
             await asyncio.Event().wait()
 
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve())
+        uvloop.run(serve())
 
 
 if __name__ == "__main__":
