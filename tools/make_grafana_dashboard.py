@@ -92,7 +92,7 @@ def panels() -> list[dict[str, Any]]:
     parts = rate("ttft_part_seconds_sum")
     requests = f"sum({rate('time_to_first_token_seconds_count')})"
     prompts = f"sum({rate('prompt_tokens_total')})"
-    hits = rate("prompt_tokens_total", 'source="cached"')
+    hits = rate("prompt_tokens_total", 'source!="computed"')
     of_each = "/ ignoring(part) group_left"
     return [
         panel(

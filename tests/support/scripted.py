@@ -11,8 +11,10 @@ from foreword.backends.null import NullBackend
 from foreword.config.cache import CacheConfig
 from foreword.config.engine import EngineConfig
 from foreword.config.scheduler import SchedulerConfig
+from foreword.config.tiers import TierConfig
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.engine.engine import Engine
+from foreword.tiers.memory import MemoryTier
 
 EOS = 256
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz "
@@ -90,6 +92,7 @@ def tiny_engine(
     max_num_batched_tokens: int = 512,
     max_model_len: int = 4096,
     num_blocks: int = 4096,
+    kv_memory_bytes: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Engine:
     backend = NullBackend(
@@ -102,8 +105,10 @@ def tiny_engine(
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
         ),
+        tiers=TierConfig(memory_bytes=kv_memory_bytes),
         seed=0,
         choices=(),
     )
     tokenizer: Any = ByteTokenizer()
-    return Engine(backend, tokenizer, config, model_name="tiny", clock=clock)
+    tiers = [MemoryTier(kv_memory_bytes)] if kv_memory_bytes else []
+    return Engine(backend, tokenizer, config, model_name="tiny", tiers=tiers, clock=clock)

@@ -226,7 +226,9 @@ class Engine:
             trace = self._running[load.request.request_id].trace
             trace.num_loaded_tokens = dict(load.num_tokens)
             trace.loaded = self.clock(), self.steps.latest
-            self.scheduler.add(load.request, self.clock())
+            self.scheduler.add(
+                load.request, self.clock(), num_loaded_tokens=sum(load.num_tokens.values())
+            )
         if not self.scheduler.has_work and loader.has_work:
             loader.wait(_LOAD_NAP_S)
 

@@ -105,7 +105,8 @@ WAITING = _gauge("num_requests_waiting", "Sequences that wait.")
 PROMPT_TOKENS = _counter(
     "prompt_tokens",
     "Tokens of admitted prompts. A hit counts once: what a preempted sequence finds again is none.",
-    source="`cached` (their keys and values came from the prefix cache), `computed` (all others)",
+    source="`cached` (their keys and values were in the pool), `loaded` (a tier below it gave "
+    "them; only where there is one), `computed` (all others)",
 )
 GENERATION_TOKENS = _counter("generation_tokens", "Tokens generated.")
 COMPUTED_TOKENS = _counter("computed_tokens", "Tokens computed, of prompts and of answers.")

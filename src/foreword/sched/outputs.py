@@ -48,6 +48,7 @@ class Counters:
         prompt_tokens: tokens of the prompts that have been admitted.
         cached_prompt_tokens: those of them that came from the cache. Only a request's first
             admission counts: what it finds again after a preemption is no hit.
+        loaded_prompt_tokens: those of the cached ones that a tier below the pool gave for it.
         computed_tokens: tokens computed, prompt or not.
         recomputed_tokens: those of them that had been computed before a preemption.
         generated_tokens: tokens sampled.
@@ -57,6 +58,7 @@ class Counters:
     steps: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
+    loaded_prompt_tokens: int = 0
     computed_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0

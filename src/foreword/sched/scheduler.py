@@ -86,8 +86,12 @@ class Scheduler:
             self.num_running, self.num_waiting, self._cache.usage, replace(self._totals)
         )
 
-    def add(self, request: Request, now: float) -> None:
+    def add(self, request: Request, now: float, *, num_loaded_tokens: int = 0) -> None:
         """Queue a request.
+
+        Args:
+            num_loaded_tokens: prompt tokens that have been put into the prefix cache for it; for
+                the counters only.
 
         Raises:
             ContextLengthError: it could not end even with the whole pool to itself.
@@ -95,7 +99,7 @@ class Scheduler:
                 a request that has not ended.
         """
         self.check(request)
-        tracked = TrackedRequest(request, next(self._orders), now)
+        tracked = TrackedRequest(request, next(self._orders), now, num_loaded_tokens)
         seq = Sequence.first(next(self._seq_ids), tracked, self._cache)
         tracked.sequences.append(seq)
         self._requests[request.request_id] = tracked
@@ -270,6 +274,7 @@ class Scheduler:
             tracked.num_cached_tokens = seq.num_computed
             self._totals.prompt_tokens += tracked.num_prompt_tokens
             self._totals.cached_prompt_tokens += seq.num_computed
+            self._totals.loaded_prompt_tokens += min(seq.num_computed, tracked.num_loaded_tokens)
         return True
 
     # --- results

@@ -21,6 +21,7 @@ class TrackedRequest:
         order: its place in the order of arrival.
         queued_s: when it was added.
         first_scheduled_s: when it was first part of a step; None before that.
+        num_loaded_tokens: prompt tokens put into the cache for it before it was added.
         num_cached_tokens: prompt tokens found in the cache at its first admission.
         prompt_logprobs: collected so far, for prompt tokens 1, 2, …
         sequences: those that have not ended. One until the prompt is computed, then one for each
@@ -31,6 +32,7 @@ class TrackedRequest:
         "_prompt_logprobs_sent",
         "first_scheduled_s",
         "num_cached_tokens",
+        "num_loaded_tokens",
         "num_prompt_tokens",
         "order",
         "penalised",
@@ -41,11 +43,14 @@ class TrackedRequest:
         "stop_ids",
     )
 
-    def __init__(self, request: Request, order: int, queued_s: float) -> None:
+    def __init__(
+        self, request: Request, order: int, queued_s: float, num_loaded_tokens: int = 0
+    ) -> None:
         self.request = request
         self.order = order
         self.queued_s = queued_s
         self.first_scheduled_s: float | None = None
+        self.num_loaded_tokens = num_loaded_tokens
         self.num_cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
         self.sequences: list[Sequence] = []

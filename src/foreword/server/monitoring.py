@@ -39,7 +39,10 @@ class Monitoring:
         self.observers: list[RequestObserver] = []
         self._shown = None
         if config.metrics:
-            metrics = ServingMetrics(model_name, lambda: engine_readings(engine.stats()))
+            tiers = not engine.config.tiers.is_empty
+            metrics = ServingMetrics(
+                model_name, lambda: engine_readings(engine.stats(), tiers=tiers)
+            )
             rolling = RollingStats()
             engine.on_step = metrics.stepped
             self.observers += (metrics, rolling)
