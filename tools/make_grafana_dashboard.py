@@ -212,7 +212,6 @@ def variable(name: str, label: str) -> dict[str, Any]:
         "name": name,
         "label": label,
         "datasource": SOURCE,
-        "definition": query,
         "query": {"query": query, "refId": name},
         "includeAll": True,
         "allValue": ".*",

@@ -61,6 +61,24 @@ def tile(page: Page, name: str) -> Any:
     return page.locator("#tiles > div", has=page.get_by_text(name, exact=True)).locator("dd").first
 
 
+def test_only_the_page_is_open(launch):
+    server = launch(api_key=["secret"])
+    assert server.get("/dashboard").headers["location"].endswith(PATH)
+    page = server.get(PATH)
+    assert page.status == 200
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+    assert "unsafe" not in policy
+    again = server.send("GET", PATH, headers={"If-None-Match": page.headers["etag"]})
+    assert again.status == 304
+    assert server.get("/dashboard/chart.js").headers["content-type"].startswith("text/javascript")
+    for path in ("__init__.py", "../__init__.py", "%2e%2e/__init__.py", "..%2f..%2fapp.py"):
+        assert server.get(PATH + path).status == 404
+    for path in ("/dashboard/../v1/stats", "/dashboard/%2e%2e/v1/requests", "/dashboardx"):
+        assert server.get(path).status in (401, 404)
+    assert server.get("/v1/requests").status == 401
+
+
 def test_it_begins_empty_and_follows_what_happens(launch, visit):
     server = launch()
     page = visit(server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,8 +13,12 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from support.scripted import tiny_engine
 
-from foreword.errors import BackendError
+from foreword.config.server import ServerConfig
+from foreword.engine.async_engine import AsyncEngine
+from foreword.errors import BackendError, ConfigError
+from foreword.server.app import create_app
 
 TEXT = "/v1/completions"
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -135,6 +140,31 @@ def test_who_was_in_the_way_is_an_attribute(launch, receiver):
     ids = [attributes(span)["gen_ai.response.id"] for span in receiver.spans if span.kind == 2]
     assert any(who and who[0] in ids for who in blamed)
     assert "sequences" in causes
+
+
+def test_the_usual_variables_turn_it_on(launch, receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url.removesuffix("/v1/traces"))
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "the-one")
+    server = launch()
+    assert server.post(TEXT, {"prompt": "say:a"}).status == 200
+    ended(server)
+    assert receiver.spans
+    resource = receiver.requests[0].resource_spans[0].resource
+    named = {entry.key: entry.value.string_value for entry in resource.attributes}
+    assert named["service.name"] == "the-one"
+
+
+def test_a_missing_extra_is_told_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "foreword.metrics.tracing", None)
+    config = ServerConfig(otlp_traces_endpoint="http://127.0.0.1:4318/v1/traces")
+    with pytest.raises(ConfigError, match=r"pip install 'foreword\[otel\]'"):
+        create_app(AsyncEngine(tiny_engine()), config)
+
+
+@pytest.mark.parametrize("endpoint", ["", "127.0.0.1:4318", "file:///etc/passwd"])
+def test_an_endpoint_that_cannot_be_is_refused(endpoint):
+    with pytest.raises(ConfigError, match="must be an http address"):
+        ServerConfig(otlp_traces_endpoint=endpoint)
 
 
 def test_a_caller_who_does_not_record_is_obeyed(launch, receiver):
