@@ -12,6 +12,7 @@ import pytest
 from foreword.metrics.catalog import GROUPS
 from foreword.metrics.lifetime import Lifetime
 from foreword.metrics.partition import PARTS
+from foreword.tiers.memory import MemoryTier
 
 TEXT = "/v1/completions"
 
@@ -185,7 +186,7 @@ def test_tokens_that_a_tier_gave_are_counted_apart(launch):
     def compute(plan: Any) -> None:  # slowly: so loading is worth it
         time.sleep(plan.num_tokens * 2e-4)
 
-    server = launch(on_step=compute, num_blocks=45, kv_memory_bytes=2**20)
+    server = launch(on_step=compute, num_blocks=45, tiers=[MemoryTier(2**20)])
     for letter in "xyx":  # each has 40 blocks, so it drives the other one out
         assert server.post(TEXT, {"prompt": letter * 640, "max_tokens": 1}).status == 200
     now = scrape(server)

@@ -14,7 +14,7 @@ from foreword.config.scheduler import SchedulerConfig
 from foreword.config.tiers import TierConfig
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.engine.engine import Engine
-from foreword.tiers.memory import MemoryTier
+from foreword.tiers.store import Tier
 
 EOS = 256
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz "
@@ -92,8 +92,8 @@ def tiny_engine(
     max_num_batched_tokens: int = 512,
     max_model_len: int = 4096,
     num_blocks: int = 4096,
-    kv_memory_bytes: int = 0,
     clock: Callable[[], float] = time.monotonic,
+    tiers: Sequence[Tier] = (),
 ) -> Engine:
     backend = NullBackend(
         vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step, clock=clock
@@ -105,10 +105,9 @@ def tiny_engine(
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
         ),
-        tiers=TierConfig(memory_bytes=kv_memory_bytes),
+        tiers=TierConfig(memory_bytes=1 if tiers else 0),
         seed=0,
         choices=(),
     )
     tokenizer: Any = ByteTokenizer()
-    tiers = [MemoryTier(kv_memory_bytes)] if kv_memory_bytes else []
-    return Engine(backend, tokenizer, config, model_name="tiny", tiers=tiers, clock=clock)
+    return Engine(backend, tokenizer, config, model_name="tiny", clock=clock, tiers=tiers)

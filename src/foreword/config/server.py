@@ -35,6 +35,14 @@ class ServerConfig:
     otlp_traces_endpoint: str | None = option(
         None, "Send a span for each request here by OTLP over HTTP, as http://HOST:4318/v1/traces."
     )
+    cache_isolation: str = option(
+        "none", "Who shares the prefix cache: none (everybody), or api-key (each key has its own)."
+    )
+    warm_prompts: str | None = option(
+        None,
+        "File of prompts to compute before /readyz says yes: one text, or .jsonl with bodies of "
+        "/v1/cache/warm and, where they have ttl_s, of /v1/cache/pin.",
+    )
     keep_alive_timeout: int = option(
         75, "Seconds that an idle connection stays open for the client's next request."
     )
@@ -55,5 +63,11 @@ class ServerConfig:
         endpoint = self.otlp_traces_endpoint
         if endpoint is not None and not endpoint.startswith(("http://", "https://")):
             raise ConfigError("otlp_traces_endpoint", f"must be an http address, not {endpoint!r}")
+        if self.cache_isolation not in ("none", "api-key"):
+            raise ConfigError(
+                "cache_isolation", f"must be none or api-key, not {self.cache_isolation!r}"
+            )
+        if self.cache_isolation == "api-key" and not self.api_key:
+            raise ConfigError("cache_isolation", "api-key needs at least one --api-key")
         if any(not key for key in self.api_key or ()):
             raise ConfigError("api_key", "must not be empty")

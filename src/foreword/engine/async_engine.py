@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from foreword.core.params import SamplingParams
 from foreword.core.request import Request
@@ -23,6 +24,8 @@ from foreword.errors import (
     InvalidRequestError,
 )
 from foreword.sched import SchedulerStats
+
+_Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +64,8 @@ class AsyncEngine:
         self._engine = engine
         self._thread = threading.Thread(target=self._run, name="foreword-steps", daemon=True)
         self._wake = threading.Condition()
-        # A request to add, or the id of one to drop.
-        self._inbox: deque[tuple[Request, RequestTrace] | str] = deque()
+        # A request to add, the id of one to drop, or something else to do between steps.
+        self._inbox: deque[tuple[Request, RequestTrace] | str | Callable[[], None]] = deque()
         self._stopping = False
         self._step_began_s: float | None = None
         self._stats = engine.stats()
@@ -146,11 +149,13 @@ class AsyncEngine:
         *,
         request_id: str | None = None,
         arrival_s: float | None = None,
+        cache_salt: str = "",
         trace: RequestTrace | None = None,
     ) -> AsyncIterator[RequestDelta]:
         """Run a request and yield its deltas. Closing the iterator aborts the request.
 
         Args:
+            cache_salt: only requests with the same one share computed blocks.
             trace: is filled in as the request gets on.
 
         Raises:
@@ -161,7 +166,11 @@ class AsyncEngine:
         if not self._accepting:
             raise EngineStoppedError("the engine takes no more requests")
         request = self._engine.make_request(
-            prompt_token_ids, params, request_id=request_id, arrival_s=arrival_s
+            prompt_token_ids,
+            params,
+            request_id=request_id,
+            arrival_s=arrival_s,
+            cache_salt=cache_salt,
         )
         if request.request_id in self._streams:
             raise InvalidRequestError(
@@ -187,9 +196,28 @@ class AsyncEngine:
             if self._drained is not None and not self._streams:
                 self._drained.set()
 
+    async def between_steps(self, work: Callable[[Engine], _Result]) -> _Result:
+        """Have the step loop do something with the engine, and return what it gave.
+
+        Raises:
+            EngineStoppedError: the engine takes no more work.
+        """
+        if not self._accepting:
+            raise EngineStoppedError("the engine takes no more requests")
+        done: concurrent.futures.Future[_Result] = concurrent.futures.Future()
+
+        def do() -> None:
+            try:
+                done.set_result(work(self._engine))
+            except Exception as error:
+                done.set_exception(error)
+
+        self._send(do)
+        return await asyncio.wrap_future(done)
+
     # On the event loop.
 
-    def _send(self, item: tuple[Request, RequestTrace] | str) -> None:
+    def _send(self, item: tuple[Request, RequestTrace] | str | Callable[[], None]) -> None:
         with self._wake:
             self._inbox.append(item)
             self._wake.notify()
@@ -229,6 +257,9 @@ class AsyncEngine:
             item = self._inbox.popleft()
             if isinstance(item, str):
                 self._engine.abort(item)
+                continue
+            if callable(item):
+                item()
                 continue
             request, trace = item
             try:

@@ -14,6 +14,7 @@ from foreword.core.ports import Backend
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
+from foreword.engine.cache_control import CacheControl
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
@@ -68,6 +69,7 @@ class Engine:
         self.clock = clock
         cache = KVCache(config.cache, cache_root)
         self.scheduler = Scheduler(config.scheduler, cache)
+        self.cache = CacheControl(cache, tiers)
         self._loader: TierLoader | None = None
         if tiers:
             store = BlockStore(tiers, backend.block_bytes, clock)
@@ -95,6 +97,7 @@ class Engine:
         *,
         request_id: str | None = None,
         arrival_s: float | None = None,
+        cache_salt: str = "",
     ) -> Request:
         """Check a request and complete it. Safe to call from any thread.
 
@@ -116,6 +119,7 @@ class Engine:
             eos_token_ids=frozenset() if params.ignore_eos else self.tokenizer.eos_token_ids,
             seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
             arrival_s=self.clock() if arrival_s is None else arrival_s,
+            cache_salt=cache_salt,
         )
 
     def _check_prompt(self, prompt: tuple[int, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.config.cache import CacheConfig
+from foreword.kv.pins import PinBoard
 from foreword.kv.pool import BlockPool
 from foreword.kv.prefix import PrefixCache
 from foreword.kv.radix import Match
@@ -30,14 +31,17 @@ class KVCache:
     Attributes:
         pool: who owns which block.
         prefixes: contents that can be found again; None without prefix caching.
+        pins: those that stay; None without prefix caching.
     """
 
     def __init__(self, config: CacheConfig, root: bytes) -> None:
         self.block_size = config.block_size
         self.root = root
         self.prefixes: PrefixCache | None = None
+        self.pins: PinBoard | None = None
         if config.enable_prefix_caching:
             self.prefixes = PrefixCache(config.block_size)
+            self.pins = PinBoard(self.prefixes, config.num_blocks, config.block_size)
         self.pool = BlockPool(config.num_blocks, self.prefixes)
 
     @property
@@ -57,6 +61,13 @@ class KVCache:
 
     def tick(self, now: float) -> None:
         """Tell the time; what is too old goes."""
-        if self.prefixes is not None:
+        if self.prefixes is not None and self.pins is not None:
             self.prefixes.now = now
+            self.pins.expire(now)
             self.pool.free(self.prefixes.expired())
+
+    def clear(self) -> int:
+        """Forget what is neither held nor pinned; return how many blocks are free by that."""
+        blocks = self.prefixes.clear() if self.prefixes is not None else []
+        self.pool.free(blocks)
+        return len(blocks)

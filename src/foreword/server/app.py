@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,11 +16,12 @@ from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import ForewordError, TemplateError
 from foreword.metrics.history import RequestHistory
-from foreword.server import chat, completions, docs, operations, requests, tokens
+from foreword.server import cache, chat, completions, docs, operations, requests, tokens
 from foreword.server.asgi import ClientLeftError, Entry
 from foreword.server.errors import ApiError, to_api_error
 from foreword.server.monitoring import Monitoring
 from foreword.server.service import Service
+from foreword.server.warm import Bodies, read_prompts, warm_all
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +38,9 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
             # Importing and compiling what templates need takes 0.1 s: not the first client's.
             await engine.encode_chat([{"role": "user", "content": ""}])
         await engine.start()
+        warming = asyncio.ensure_future(_warm(service, prompts))
         yield
+        warming.cancel()
         await engine.shutdown()
         await monitoring.shutdown()
 
@@ -44,16 +48,22 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     monitoring = Monitoring(engine, config, names[0])
     history = RequestHistory(config.request_history)
     service = Service(engine, config, history, monitoring.observers, names)
+    prompts = read_prompts(config.warm_prompts) if config.warm_prompts else []
     app = FastAPI(
         title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.add_middleware(Entry, api_keys=config.api_key or [], on_error=monitoring.error)
     _add_error_handlers(app, monitoring.error)
-    for module in (chat, completions, tokens, requests, operations):
+    for module in (chat, completions, tokens, cache, requests, operations):
         module.add_routes(app, service)
     monitoring.add_routes(app, service)
     docs.add_routes(app)
     return app
+
+
+async def _warm(service: Service, prompts: Bodies) -> None:
+    await warm_all(service, prompts)
+    service.warmed.set()
 
 
 def _add_error_handlers(app: FastAPI, count: Callable[[int], None]) -> None:

@@ -45,19 +45,24 @@ class Entry:
         """Pass the request on, or answer 401."""
         if scope["type"] == "http":
             scope["lifetime"] = Lifetime(scope.get("received_s") or time.monotonic())
-            if self._digests and not (_is_open(scope["path"]) or self._has_key(scope)):
+            scope["api_key"] = self._given(scope)
+            known = not self._digests or self._is_known(scope["api_key"])
+            if not (known or _is_open(scope["path"])):
                 self._on_error(401)
                 await _refuse(send)
                 return
         await self._app(scope, receive, send)
 
-    def _has_key(self, scope: Scope) -> bool:
+    def _given(self, scope: Scope) -> bytes | None:
+        """The digest of the key that came with the request; None where none did."""
         given = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, token = given.partition(b" ")
-        digest = _digest(token.strip())
+        return _digest(token.strip()) if scheme.lower() == b"bearer" else None
+
+    def _is_known(self, digest: bytes | None) -> bool:
         # Digests have one length, and all are compared: the time tells nothing about a key.
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == b"bearer" and any(matches)
+        matches = [hmac.compare_digest(digest or b"", known) for known in self._digests]
+        return any(matches)
 
 
 def _is_open(path: str) -> bool:

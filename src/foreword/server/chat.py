@@ -40,7 +40,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
         )
         life.tokenised_s = time.monotonic()
         generation = service.generation(
-            request, "chatcmpl", [prompt], params, param="messages", stream=bool(body.stream)
+            request,
+            "chatcmpl",
+            [prompt],
+            params,
+            param="messages",
+            stream=bool(body.stream),
+            cache_salt=body.cache_salt,
         )
         dialect = ChatDialect(service.engine.tokenizer, with_logprobs=params.logprobs is not None)
         return await respond(

@@ -38,7 +38,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
         ]
         life.tokenised_s = time.monotonic()
         generation = service.generation(
-            request, "cmpl", prompts, params, param="prompt", stream=bool(body.stream)
+            request,
+            "cmpl",
+            prompts,
+            params,
+            param="prompt",
+            stream=bool(body.stream),
+            cache_salt=body.cache_salt,
         )
         dialect = CompletionDialect(
             service.engine.tokenizer,

@@ -28,6 +28,7 @@ class Generation:
         record: of the request; completed here.
         prompts: token ids, a list for each prompt.
         param: how the caller spells the parameter that holds the prompt.
+        cache_salt: see `foreword.core.request.Request`.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class Generation:
         params: SamplingParams,
         *,
         param: str,
+        cache_salt: str,
     ) -> None:
         self.record = record
         self.prompts = prompts
         self.params = params
         self._engine = engine
+        self._cache_salt = cache_salt
         self._history = history
         self._observers = observers
         self._names: Mapping[str, str] = {"prompt": param}
@@ -123,6 +126,7 @@ class Generation:
             self.params,
             request_id=prompt_id(self.record.id, index),
             arrival_s=self.record.lifetime.received_s,
+            cache_salt=self._cache_salt,
             trace=self._traces[index],
         )
 

@@ -20,6 +20,8 @@ MAX_MEMBERS = 256  # of a body, known or not
 MAX_MESSAGES = 8192
 MAX_PARTS = 8192  # of all messages together
 MAX_PROMPTS = 1024
+MAX_PIN_S = 30 * 86400.0
+MAX_SALT = 1024  # characters
 
 # Parameters that say who asks, where to file it or how to bill it: they do not change the answer.
 IGNORED = frozenset(
@@ -132,6 +134,9 @@ class StreamOptions(_Body):
     include_obfuscation: bool | None = None  # padding against eavesdroppers; none is added
 
 
+CacheSalt = Annotated[str, Field(min_length=1, max_length=MAX_SALT)]
+
+
 class _Sampled(_Body):
     """What both completion endpoints take. None means the default."""
 
@@ -162,6 +167,7 @@ class _Sampled(_Body):
     ) = None
     ignore_eos: bool | None = None
     prompt_logprobs: int | None = None
+    cache_salt: CacheSalt | None = None
     timing: bool | None = None
 
     @property
@@ -251,6 +257,24 @@ class CompletionRequest(_Sampled):
             own["prompt_logprobs"] = self.logprobs
         names = {} if self.prompt_logprobs is not None else {"prompt_logprobs": "logprobs"}
         return self._params(names, **own)
+
+
+class _Prefix(_Body):
+    """What the endpoints of the prefix cache take; ``ttl_s`` pins."""
+
+    model: str | None = None
+    cache_salt: CacheSalt | None = None
+    ttl_s: Annotated[float, Field(gt=0, le=MAX_PIN_S)] | None = None
+
+
+class WarmRequest(_Prefix):
+    """Body of ``POST /v1/cache/warm`` and ``/v1/cache/pin`` with a prompt."""
+
+    prompt: str | Annotated[list[int], Field(min_length=1, fail_fast=True)]
+
+
+class WarmChatRequest(_Prefix, Conversation):
+    """The same with messages: the beginning of conversations."""
 
 
 class TokenizeRequest(_Body):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class Service:
         observers: whoever is to be told of requests.
         model_names: names that requests may give in ``model``; responses carry the first.
         created: Unix time of the start.
+        warmed: the prompts of `ServerConfig.warm_prompts` are computed.
     """
 
     engine: AsyncEngine
@@ -40,6 +42,7 @@ class Service:
     observers: Sequence[RequestObserver]
     model_names: Sequence[str]
     created: int = field(default_factory=lambda: int(time.time()))
+    warmed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def model_name(self) -> str:
@@ -73,12 +76,14 @@ class Service:
         *,
         param: str,
         stream: bool,
+        cache_salt: str | None,
     ) -> Generation:
         """Return the work that a request asks for, not yet begun.
 
         Args:
             prefix: how OpenAI begins the ids of such answers.
             param: the parameter that holds the prompt.
+            cache_salt: as it was asked for.
         """
         life = lifetime_of(request)
         record = RequestRecord(
@@ -92,8 +97,22 @@ class Service:
             traceparent=request.headers.get("traceparent"),
         )
         return Generation(
-            self.engine, self.history, self.observers, record, prompts, params, param=param
+            self.engine,
+            self.history,
+            self.observers,
+            record,
+            prompts,
+            params,
+            param=param,
+            cache_salt=self.cache_salt(request, cache_salt),
         )
+
+    def cache_salt(self, request: Request, asked: str | None) -> str:
+        """Who shares computed blocks with a request: those with the same salt."""
+        if self.config.cache_isolation == "none":
+            return asked or ""
+        key: bytes = request.scope["api_key"]
+        return f"{key.hex()}:{asked or ''}"
 
     def envelope(self, request_id: str, object_name: str) -> dict[str, Any]:
         """Return the members that every answer and chunk begins with."""
