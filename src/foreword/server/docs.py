@@ -18,6 +18,8 @@ _BODIES = (
     schema.CompletionRequest,
     schema.DetokenizeRequest,
     schema.TokenizeChatRequest,
+    schema.WarmRequest,
+    schema.WarmChatRequest,
     schema.TokenizeRequest,
 )
 _PAGE = """<!doctype html>
