@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from foreword.backends.cpu.backend import CpuBackend, resolve_isa
 from foreword.config.engine import (
     EngineOptions,
@@ -15,12 +17,12 @@ from foreword.engine.engine import Engine
 from foreword.kv import root_digest
 from foreword.models.load import load_spec
 from foreword.text.tokenizer import Tokenizer
-from foreword.tiers.disk import DiskTier
-from foreword.tiers.memory import MemoryTier
-from foreword.tiers.store import Tier
 from foreword.weights import registry
 from foreword.weights.digest import file_digest
 from foreword.weights.gguf import GGUFFile
+
+if TYPE_CHECKING:
+    from foreword.tiers.store import Tier
 
 
 def build_engine(options: EngineOptions) -> Engine:
@@ -75,6 +77,11 @@ def build_engine(options: EngineOptions) -> Engine:
 
 
 def _tiers(config: TierConfig) -> list[Tier]:
+    if config.is_empty:
+        return []  # and what they need is not imported: starting takes time
+    from foreword.tiers.disk import DiskTier
+    from foreword.tiers.memory import MemoryTier
+
     tiers: list[Tier] = []
     if config.memory_bytes:
         tiers.append(MemoryTier(config.memory_bytes))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from foreword.errors import InvalidRequestError
 from foreword.kv import KVCache, KVUsage
 from foreword.kv.identity import TokenChain, salted
 from foreword.kv.pins import Pin
-from foreword.tiers.store import Tier
+
+if TYPE_CHECKING:
+    from foreword.tiers.store import Tier
 
 
 @dataclass(frozen=True, slots=True)

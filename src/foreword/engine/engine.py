@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
@@ -21,8 +22,10 @@ from foreword.errors import BackendError, ContextLengthError, InvalidRequestErro
 from foreword.kv import KVCache
 from foreword.sched import Scheduler, SchedulerStats, SequenceUpdate
 from foreword.text.tokenizer import Tokenizer
-from foreword.tiers.loader import TierLoader
-from foreword.tiers.store import BlockStore, Tier
+
+if TYPE_CHECKING:
+    from foreword.tiers.loader import TierLoader
+    from foreword.tiers.store import Tier
 
 _LOAD_NAP_S = 0.001  # at most, before it is looked again who has come
 _WARM_UP_TOKENS = 16  # one block: enough to reach every weight and every kernel
@@ -72,6 +75,9 @@ class Engine:
         self.cache = CacheControl(cache, tiers)
         self._loader: TierLoader | None = None
         if tiers:
+            from foreword.tiers.loader import TierLoader
+            from foreword.tiers.store import BlockStore
+
             store = BlockStore(tiers, backend.block_bytes, clock)
             self._loader = TierLoader(cache, backend, store, clock)
         self.steps = StepLog()
