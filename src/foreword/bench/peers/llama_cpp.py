@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from foreword.bench.peers.base import PeerError, PeerSample
+from foreword.bench.served import HOST, ServedProcess, ServedProcessError
 
-_HOST = "127.0.0.1"
-_START_TIMEOUT_S = 60.0
 _TIMEOUT_S = 600.0
 
 
@@ -82,19 +79,19 @@ class LlamaServer:
     name = "llama-server"
 
     def __init__(self, program: Path, model: Path, num_threads: int, max_tokens: int) -> None:
-        self._port = _free_port()
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (`close` does)
         command = [str(program), "-m", str(model), "-t", str(num_threads), "-c", str(max_tokens)]
-        command += ["-np", "1", "--host", _HOST, "--port", str(self._port)]
+        command += ["-np", "1", "--host", HOST, "--port", "{port}"]
         try:
-            self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
-        except OSError as error:
-            self._log.close()
-            raise PeerError(f"{self.name}: {error}") from error
+            self._server = ServedProcess(self.name, command, ready_path="/health")
+        except ServedProcessError as error:
+            raise PeerError(str(error)) from error
         try:
-            self._wait_until_ready()
+            self._server.wait_until_ready()
             with self._request("GET", "/props") as response:
                 props = json.load(response)
+        except ServedProcessError as error:
+            self.close()
+            raise PeerError(str(error)) from error
         except BaseException:
             self.close()
             raise
@@ -129,15 +126,13 @@ class LlamaServer:
 
     def close(self) -> None:
         """End the server."""
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
+        self._server.close()
 
     @contextmanager
     def _request(
         self, method: str, path: str, body: str | None = None
     ) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection(_HOST, self._port, timeout=_TIMEOUT_S)
+        connection = http.client.HTTPConnection(HOST, self._server.port, timeout=_TIMEOUT_S)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
@@ -147,26 +142,6 @@ class LlamaServer:
         finally:
             connection.close()
 
-    def _wait_until_ready(self) -> None:
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            if self._process.poll() is not None:
-                self._log.seek(0)
-                words = self._log.read().strip().splitlines() or ["it said nothing"]
-                raise PeerError(f"{self.name} ended: {words[-1]}")
-            try:
-                with self._request("GET", "/health"):
-                    return
-            except (OSError, PeerError):  # not listening yet, or loading
-                time.sleep(0.1)
-        raise PeerError(f"{self.name} was not ready within {_START_TIMEOUT_S:.0f} s")
-
 
 def _seconds(result: dict[str, Any]) -> float:
     return float(result["avg_ns"]) / 1e9
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
