@@ -8,10 +8,10 @@ COMMA  := ,
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format build bench sanitize clean
+.PHONY: help demo test lint format build bench bench-selftest sanitize clean
 
 help:  ## list the verbs
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "foreword needs Python 3.10 or newer: make PYTHON=python3.11 ..."; exit 1; }
@@ -57,6 +57,10 @@ format: $(VENV)/.dev  ## rewrite to the project's style
 
 bench: $(VENV)/.built  ## TTFT and decode speed of the default model
 	$(BIN)/foreword bench latency
+
+bench-selftest: $(VENV)/.built $(VENV)/.dev  ## whether the measuring tools measure right, for some minutes
+	$(BIN)/foreword pull smollm2:135m
+	$(BIN)/python -m pytest tests/selftest -m selftest -s $(PYTEST_ARGS)
 
 # The C++ core with checks in it, each kind in a build folder of its own; not part of `make test`.
 SANITIZED = $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \

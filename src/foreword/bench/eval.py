@@ -16,6 +16,7 @@ from foreword.bench.machine import describe_machine
 from foreword.core.ports import Backend
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError, ConfigError
+from foreword.text.tokenizer import Tokenizer
 
 SCHEMA = "foreword.eval/1"
 
@@ -66,6 +67,15 @@ class EvalSettings:
     def num_blocks(self) -> int:
         """KV blocks that a backend needs."""
         return -(-self.window_tokens // _BLOCK_SIZE)
+
+    def cut_text(self, tokenizer: Tokenizer, text: str) -> list[list[int]]:
+        """`cut` a text into windows of a model's tokens.
+
+        Raises:
+            ConfigError: the text is too short.
+        """
+        bos = tokenizer.bos_token_id if tokenizer.add_bos else None
+        return self.cut(tokenizer.encode(text, add_bos=False), bos)
 
     def cut(self, token_ids: Sequence[int], bos: int | None) -> list[list[int]]:
         """Cut a text into windows, the first at its start; each begins with ``bos``, where given.

@@ -77,9 +77,7 @@ def evaluate(
     words = corpus_text() if text is None else text.read_text(encoding="utf-8", errors="replace")
     first = _load(engine, against, settings.num_blocks)
     second = _load(engine, chosen, settings.num_blocks)
-    tokenizer = first.tokenizer
-    bos = tokenizer.bos_token_id if tokenizer.add_bos else None
-    pieces = settings.cut(tokenizer.encode(words, add_bos=False), bos)
+    pieces = settings.cut_text(first.tokenizer, words)
     with Progress(console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("comparing", total=None)
         report = run_eval(

@@ -26,6 +26,7 @@ _COMMANDS = {
     "eval": "foreword.cli.eval:evaluate",
     "explain": "foreword.cli.explain:explain",
     "bench": "foreword.cli.bench:app",
+    "ab": "foreword.cli.ab:ab",
 }
 
 
