@@ -50,6 +50,8 @@ def test_ttft_lies_between_what_was_computed_and_what_the_client_saw(launch):
     assert change['time_to_first_token_seconds_count{stream="true"}'] == 10
     reported = change['time_to_first_token_seconds_sum{stream="true"}']
     assert 10 * 0.02 <= reported <= measured
+    requests = server.get("/v1/requests?limit=10").json()["data"]  # test_requests times those
+    assert reported == pytest.approx(sum(found["ttft_ms"] for found in requests) / 1e3, abs=1e-4)
     # Each answer was four steps: three letters and the end. The end is no content of its own.
     assert 3 * 0.02 <= change["e2e_request_latency_seconds_sum{}"] / 10 < 0.5
     assert change["inter_token_latency_seconds_count{}"] == 10 * 2
