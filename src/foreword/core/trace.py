@@ -121,6 +121,7 @@ class RequestTrace:
         step_before: the latest step that had begun when the step loop took it, and until then:
             when it was handed over. It may have been running. None: there was none.
         taken_s: the step loop took it.
+        loads: whether it waits, or has waited, for blocks from other tiers.
         loaded: when it had waited for blocks from other tiers, and the latest step by then; None:
             it did not wait for any.
         num_loaded_tokens: prompt tokens whose blocks came from a tier, by the tier's name.
@@ -138,6 +139,7 @@ class RequestTrace:
     queued_s: float | None = None
     step_before: StepRecord | None = None
     taken_s: float | None = None
+    loads: bool = False
     loaded: tuple[float, StepRecord | None] | None = None
     num_loaded_tokens: dict[str, int] = field(default_factory=dict)
     chunks: list[tuple[StepRecord, Chunk]] = field(default_factory=list)

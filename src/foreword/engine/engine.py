@@ -183,7 +183,8 @@ class Engine:
         """
         now = self.clock()
         self.scheduler.check(request)
-        if self._loader is None or not self._loader.begin(request):
+        loads = self._loader is not None and self._loader.begin(request)
+        if not loads:
             self.scheduler.add(request, now)
         streams = [
             CompletionStream(index, request.params, self.tokenizer)
@@ -193,6 +194,7 @@ class Engine:
         trace.request_id = request.request_id
         trace.step_before = self.steps.latest
         trace.taken_s = now
+        trace.loads = loads
         self._running[request.request_id] = _Running(request, streams, trace)
 
     def abort(self, request_id: str) -> None:

@@ -120,9 +120,9 @@ def _wait(cut: _Cut, trace: RequestTrace) -> None:
     before = trace.step_before
     if before is not None:
         cut.until("queue", before.applied_s, running=before)
-    if trace.loaded is not None:
+    if trace.loads:
         cut.until("handover", trace.taken_s)
-        loaded_s, before = trace.loaded
+        loaded_s, before = trace.loaded or (None, before)
         cut.until("kv_load", loaded_s)
     next_number = 0 if before is None else before.number + 1
     first = trace.chunks[0][0] if trace.chunks else None

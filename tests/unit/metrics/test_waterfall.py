@@ -377,6 +377,26 @@ def test_steps_without_the_request_between_two_chunks_are_a_gap() -> None:
     assert (gap.cause, gap.tokens_of, gap.decodes) == ("budget", {"other": 16}, 3)
 
 
+def test_blocks_from_other_tiers_are_waited_for() -> None:
+    log = StepLog()
+    life = Lifetime(0.0, 0.0, 0.0, None, 0.0)
+    trace = RequestTrace(queued_s=0.0, taken_s=1.0, loads=True)
+    parts = partition(life, trace, 5.0, whole=False)
+    assert [(part.name, part.ended_s) for part in parts] == [("handover", 1.0), ("kv_load", 5.0)]
+
+    other = log.begin(2.0, 2.0, PlanNotes((Chunk("other", 0, 16),)))
+    other.ended_s = other.applied_s = 3.0
+    trace.loaded = 4.0, other
+    mine = Chunk("me", 0, 16)
+    trace.chunks.append((log.begin(5.0, 6.0, PlanNotes((mine,))), mine))
+    parts = partition(life, trace, 7.0, whole=False)
+    check_contiguous(parts, 0.0, 7.0)
+    assert [(part.name, part.ended_s) for part in parts] == [
+        *(("handover", 1.0), ("kv_load", 4.0), ("handover", 5.0)),
+        *(("schedule", 6.0), ("prefill", 7.0)),
+    ]
+
+
 def test_what_is_forgotten_is_told_as_forgotten() -> None:
     world = World(max_num_batched_tokens=16)
     world.engine.steps = StepLog(4)
