@@ -71,12 +71,8 @@ def _play(
     connection: socket.socket, answers: Iterator[Sequence[Step]], over: threading.Event
 ) -> None:
     with connection, contextlib.suppress(OSError):
-        request = b""
-        while b"\r\n\r\n" not in request:
-            data = connection.recv(65536)
-            if not data:  # somebody looked whether anybody listens
-                return
-            request += data
+        if not _read_request(connection):  # somebody looked whether anybody listens
+            return
         for step in next(answers):
             if isinstance(step, Pause):
                 over.wait(step)
@@ -86,3 +82,17 @@ def _play(
             else:
                 connection.sendall(step)
                 time.sleep(0.005)  # so that it is a segment of its own
+
+
+def _read_request(connection: socket.socket) -> bool:
+    """Read all of it: what is left unread would make the end of the connection a reset."""
+    with connection.makefile("rb") as request:
+        length = 0
+        for number, line in enumerate(request):
+            if line == b"\r\n":
+                request.read(length)
+                return True
+            name, _, value = line.partition(b":")
+            if number and name.lower() == b"content-length":
+                length = int(value)
+    return False

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,8 +101,8 @@ class MockServer:
             return
         request = MockRequest(self._count, received_s, json.loads(raw))
         self._count += 1
-        stream = _stream(transport, request, self._behaviour(request))
-        task = asyncio.ensure_future(stream)
+        answer = _answer(transport, request, self._behaviour(request))
+        task = asyncio.ensure_future(answer)
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
@@ -134,12 +134,22 @@ class _Connection(asyncio.Protocol):
         self._answer(self._transport, self._path, self._received_s, self._body)
 
 
-async def _stream(transport: asyncio.Transport, request: MockRequest, script: Script) -> None:
+async def _answer(transport: asyncio.Transport, request: MockRequest, script: Script) -> None:
+    """Play the script, or as much of it as the client stays for.
+
+    Writes past the transport, since uvloop's keeps what is written until the loop has gone round;
+    to a copy of its socket, which stays ours when the client leaves.
+    """
+    theirs = transport.get_extra_info("socket")
+    ours = socket.fromfd(theirs.fileno(), theirs.family, theirs.type)
+    with contextlib.suppress(OSError), ours:
+        await _stream(ours, request, script)
+    transport.close()
+
+
+async def _stream(client: socket.socket, request: MockRequest, script: Script) -> None:
     chat = "messages" in request.body
-    head = _HEAD + (_event(_chunk(chat, None)) if script.role_first else b"")
-    # Past the transport: uvloop's keeps what is written until the loop has gone round.
-    socket = transport.get_extra_info("socket").fileno()
-    os.write(socket, head)
+    client.sendall(_HEAD + (_event(_chunk(chat, None)) if script.role_first else b""))
     piece = _event(_chunk(chat, "")) * script.empty_pieces + _event(_chunk(chat, " token"))
     written_s: list[float] = []
     due_s = request.received_s + script.first_token_s
@@ -147,19 +157,24 @@ async def _stream(transport: asyncio.Transport, request: MockRequest, script: Sc
         while (wait_s := due_s - time.monotonic()) > 0:
             await asyncio.sleep(wait_s)
         written_s.append(time.monotonic())
-        os.write(socket, piece)
+        client.sendall(piece)
         due_s += gap_s or 0.0
     usage = {
-        "prompt_tokens": len(
-            json.dumps(request.body.get("messages", request.body.get("prompt"))).split()
-        ),
+        "prompt_tokens": _prompt_tokens(request.body),
         "completion_tokens": len(written_s) * script.tokens_per_piece,
     }
-    last = _chunk(chat, "", finish_reason="length")
     timing = {"received_s": request.received_s, "written_s": written_s}
-    end = _event(last) + _event({"choices": [], "usage": usage, "timing": timing})
-    os.write(socket, end + _framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
-    transport.close()
+    last = _event(_chunk(chat, "", finish_reason="length"))
+    last += _event({"choices": [], "usage": usage, "timing": timing})
+    client.sendall(last + _framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+
+def _prompt_tokens(body: dict[str, Any]) -> int:
+    """Each word is a token."""
+    prompt = body.get("prompt")
+    if prompt is None:
+        prompt = " ".join(message["content"] for message in body["messages"])
+    return len(prompt.split() if isinstance(prompt, str) else prompt)
 
 
 def _chunk(chat: bool, text: str | None, finish_reason: str | None = None) -> dict[str, Any]:

@@ -14,6 +14,24 @@ from foreword.bench.load.summary import parts_ms
 from foreword.bench.load.table import latency_rows, load_lines
 
 _MOST_BARS = 200  # of single requests in the plot of parts
+# More than a template has: there are fifteen parts, and no two may look alike.
+_PART_COLOURS = [
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#ccbb44",
+    "#66ccee",
+    "#aa3377",
+    "#bbbbbb",
+    "#222222",
+    "#e17c05",
+    "#73af48",
+    "#1d6996",
+    "#94346e",
+    "#6f4070",
+    "#38a6a5",
+    "#994e95",
+]
 
 
 def write_load_page(report: LoadReport, path: Path) -> None:
@@ -121,7 +139,7 @@ def _bars(good: Sequence[RequestRecord]) -> Any:
             name=name,
         )
     figure.add_bar(x=[record.index for record in shown], y=rest, name="between server and client")
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", colorway=_PART_COLOURS)
     return figure
 
 
@@ -132,7 +150,7 @@ def _figure(x_title: str, y_title: str) -> Any:
         height=420,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
         xaxis_title=x_title,
-        yaxis_title=y_title,
+        yaxis={"title": y_title, "rangemode": "tozero"},
         showlegend=True,
     )
     return figure
