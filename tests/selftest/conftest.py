@@ -17,7 +17,7 @@ while True:
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def busy_machine() -> Iterator[None]:
     """Run two processes that take a core each, now and then."""
     busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(2)]

@@ -32,6 +32,13 @@ def import_plotly() -> Any:
     return graph_objects
 
 
+def many_colours() -> list[str]:
+    """Give two dozen colours, for plots with more lines than plotly's ten."""
+    from plotly.colors import qualitative
+
+    return list(qualitative.Dark24)
+
+
 def paragraphs(lines: Iterable[str]) -> str:
     """Give each line as a paragraph; the text is escaped."""
     return "\n".join(f"<p>{escape(line)}</p>" for line in lines)

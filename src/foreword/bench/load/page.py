@@ -7,31 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foreword.bench.html import import_plotly, paragraphs, table, write_page
+from foreword.bench.html import import_plotly, many_colours, paragraphs, table, write_page
 from foreword.bench.load.record import RequestRecord
 from foreword.bench.load.report import LoadReport
 from foreword.bench.load.summary import parts_ms
 from foreword.bench.load.table import latency_rows, load_lines
 
 _MOST_BARS = 200  # of single requests in the plot of parts
-# More than a template has: there are fifteen parts, and no two may look alike.
-_PART_COLOURS = [
-    "#4477aa",
-    "#ee6677",
-    "#228833",
-    "#ccbb44",
-    "#66ccee",
-    "#aa3377",
-    "#bbbbbb",
-    "#222222",
-    "#e17c05",
-    "#73af48",
-    "#1d6996",
-    "#94346e",
-    "#6f4070",
-    "#38a6a5",
-    "#994e95",
-]
 
 
 def write_load_page(report: LoadReport, path: Path) -> None:
@@ -139,7 +121,7 @@ def _bars(good: Sequence[RequestRecord]) -> Any:
             name=name,
         )
     figure.add_bar(x=[record.index for record in shown], y=rest, name="between server and client")
-    figure.update_layout(barmode="stack", colorway=_PART_COLOURS)
+    figure.update_layout(barmode="stack", colorway=many_colours())
     return figure
 
 
