@@ -63,30 +63,30 @@ class ServingMetrics:
 
     def error(self, status: int) -> None:
         """Count a request that was answered with an error."""
-        self._series[catalog.ERRORS, str(status)].inc()
+        self._series.of(catalog.ERRORS, str(status)).inc()
 
     def written(self, gap_s: float) -> None:
         """Record the time between two writes of a stream."""
-        self._series[catalog.ITL,].observe(gap_s)
+        self._series.of(catalog.ITL).observe(gap_s)
 
     def ended(self, record: RequestRecord) -> None:
         """Count a request that is over; what did not happen to it is left out."""
         series = self._series
         for reason in record.finish_reasons:
-            series[catalog.COMPLETIONS, reason].inc()
+            series.of(catalog.COMPLETIONS, reason).inc()
         if record.ttft_s is not None:
-            series[catalog.TTFT, str(record.stream).lower()].observe(record.ttft_s)
+            series.of(catalog.TTFT, str(record.stream).lower()).observe(record.ttft_s)
             for part, seconds in record.parts_s.items():
-                series[catalog.TTFT_PART, part].observe(seconds)
+                series.of(catalog.TTFT_PART, part).observe(seconds)
         for metric, value in _once_a_request(record):
             if value is not None:
-                series[metric,].observe(value)
+                series.of(metric).observe(value)
 
     def stepped(self, step: StepRecord) -> None:
         """Record a step of the engine that is over. Called in the step loop's thread."""
         assert step.applied_s is not None
-        self._series[catalog.STEP_DURATION,].observe(step.applied_s - step.planned_s)
-        self._series[catalog.STEP_TOKENS,].observe(step.num_tokens)
+        self._series.of(catalog.STEP_DURATION).observe(step.applied_s - step.planned_s)
+        self._series.of(catalog.STEP_TOKENS).observe(step.num_tokens)
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""
@@ -110,8 +110,8 @@ def _once_a_request(record: RequestRecord) -> Iterator[tuple[Metric, float | Non
             yield catalog.DECODE, last.ended_s - sampled.ended_s
 
 
-class _Series(dict[tuple[Any, ...], Any]):
-    """Counters and histograms by ``(metric, *label values)``, each made when it is first asked for.
+class _Series:
+    """Counters and histograms by metric and label values, each made when it is first asked for.
 
     Prometheus' own look-up by labels takes longer than counting does.
     """
@@ -119,13 +119,18 @@ class _Series(dict[tuple[Any, ...], Any]):
     def __init__(self, model_name: str, registry: CollectorRegistry) -> None:
         self._model_name = model_name
         self._families = {metric: _family(metric, registry) for metric in _FED}
+        self._made: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         for metric in _FED:
             if not metric.labels:
-                self[metric,]  # there from the start, at zero
+                self.of(metric)  # there from the start, at zero
 
-    def __missing__(self, key: tuple[Any, ...]) -> Any:
-        metric, *values = key
-        series = self[key] = self._families[metric].labels(self._model_name, *values)
+    def of(self, metric: Metric, *values: str) -> Any:
+        """Return the series of a metric with these label values."""
+        key = metric, values
+        series = self._made.get(key)
+        if series is None:
+            series = self._families[metric].labels(self._model_name, *values)
+            self._made[key] = series
         return series
 
 

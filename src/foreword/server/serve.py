@@ -115,6 +115,8 @@ def serve(engine: AsyncEngine, config: ServerConfig) -> None:
     host, port = server.address
     host = f"[{host}]" if ":" in host else host
     print(f"listening on http://{host}:{port}", file=sys.stderr, flush=True)
+    if config.metrics:
+        print(f"dashboard at http://{host}:{port}/dashboard", file=sys.stderr, flush=True)
     # What is here by now stays: collections, which stop everything, need not look at it.
     gc.collect()
     gc.freeze()
