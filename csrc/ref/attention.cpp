@@ -106,8 +106,7 @@ std::vector<float> mixed(const float* from, size_t n) {
 float power(float x) {
   if (x < kLowestPower) return 0.0f;
   const float rounded = x + kRound, part = x - (rounded - kRound);
-  float p = std::fma(kPower[3], part, kPower[2]);
-  p = std::fma(p, part, kPower[1]);
+  float p = std::fma(kPower[2], part, kPower[1]);
   p = std::fma(p, part, kPower[0]);
   p = std::fma(p, part, 1.0f);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(rounded) << 23));

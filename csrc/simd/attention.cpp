@@ -39,6 +39,7 @@ template <typename Element>
 struct FloatKeys {
   const AttentionArgs& a;
   const Rows rows;
+  alignas(64) float scores[kTogether * kStepKeys] = {};
   float weights[kTogether][kStepKeys];
   float shrink[kTogether];
 
@@ -70,24 +71,23 @@ struct FloatKeys {
     }
   }
 
-  template <size_t R>
-  FOREWORD_INLINE void soften(const Blocks&, size_t row, size_t slot, const float* scores) {
-    Vec lanes[R];
-    for (size_t r = 0; r < R; ++r) lanes[r] = highest_of(scores + r * kStepKeys);
-    const Quad before = load_quad(rows.highest + row), step = for_rows<R>(lanes, highest4);
-    const Quad now = before > step ? before : step;
-    const Quad shrunk = exp(before - now);
-    for (size_t r = 0; r < R; ++r) {
+  FOREWORD_INLINE void soften(const Blocks&, size_t row, size_t count) {
+    const Vec before = load(rows.highest + row);
+    const Vec now = max(before, for_rows(count, kMax, [&](size_t r) FOREWORD_INLINE_LAMBDA {
+                            return highest_of(scores + r * kStepKeys);
+                          }));
+    const Vec shrunk = exp(before - now);
+    store(rows.highest + row, now);
+    store(shrink, shrunk);
+    const Vec sums = for_rows(count, kAdd, [&](size_t r) FOREWORD_INLINE_LAMBDA {
       Vec powers[kStepBlocks];
       for (size_t b = 0; b < kStepBlocks; ++b) {
-        powers[b] = exp(load(scores + r * kStepKeys + b * kBlockSize) - splat(now[r]));
-        store(weights[slot + r] + b * kBlockSize, powers[b]);
+        powers[b] = exp(load(scores + r * kStepKeys + b * kBlockSize) - splat(rows.highest[row + r]));
+        store(weights[r] + b * kBlockSize, powers[b]);
       }
-      lanes[r] = (powers[0] + powers[1]) + (powers[2] + powers[3]);
-    }
-    store_quad(rows.highest + row, now);
-    store_quad(shrink + slot, shrunk);
-    store_quad(rows.total + row, load_quad(rows.total + row) * shrunk + for_rows<R>(lanes, sum4));
+      return (powers[0] + powers[1]) + (powers[2] + powers[3]);
+    });
+    store(rows.total + row, load(rows.total + row) * shrunk + sums);
   }
 
   // Tokens in ascending order.

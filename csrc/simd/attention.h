@@ -24,6 +24,7 @@ inline constexpr size_t kSideBySide = kParts == 1 ? 4 : 1;
 // Rows that take a step together: first all scores, then all weights, then all sums, so that one row's long chain of
 // operations from scores to weights runs beside the others'.
 inline constexpr size_t kTogether = 16;
+static_assert(kTogether == kLanes);  // what a row has one of, all of them have in one vector
 
 // Running state of the rows of one call; arrays are padded to whole tiles of rows.
 struct Rows {
@@ -41,17 +42,15 @@ struct Blocks {
   int64_t start;      // position of the step's first key
 };
 
-FOREWORD_INLINE Quad load_quad(const float* p) {
-  Quad q;
-  std::memcpy(&q, p, sizeof q);
-  return q;
-}
-FOREWORD_INLINE void store_quad(float* p, Quad q) { std::memcpy(p, &q, sizeof q); }
-
-// One value for each of R rows, made of their lanes by `fold4`.
-template <size_t R, typename Fold4>
-FOREWORD_INLINE Quad for_rows(const Vec (&v)[R], Fold4 fold4) {
-  return fold4(v[0], v[R > 1 ? 1 : 0], v[R > 2 ? 2 : 0], v[R > 3 ? 3 : 0]);
+// One value for each of up to kTogether rows, as lanes: `lanes_of(row)` folded by `op`. What stands in the lanes of rows
+// that do not exist is of no account.
+template <typename Op, typename Lanes>
+FOREWORD_INLINE Vec for_rows(size_t rows, Op op, Lanes lanes_of) {
+  Vec quarters[kTogether / 4] = {};
+  for (size_t r = 0; r < rows; r += 4) {
+    quarters[r / 4] = fold_to_quarters(lanes_of(r), lanes_of(r + 1), lanes_of(r + 2), lanes_of(r + 3), op);
+  }
+  return fold_quarters(quarters, op);
 }
 
 FOREWORD_INLINE Vec highest_of(const float* scores) {
@@ -99,9 +98,10 @@ FOREWORD_INLINE Blocks seen_blocks(const AttentionArgs& a, int64_t start, size_t
   return blocks;
 }
 
-// One step for up to kTogether rows. `Keys` reads keys and values of one type; `slot` is a row's place among the rows:
+// One step for up to kTogether rows. `Keys` reads keys and values of one type and has room for their scores; `slot` is a
+// row's place among the rows:
 //   score<R, B>(blocks, block, row, out)      scores of B blocks from `block` on, into out[R][kStepKeys]
-//   soften<R>(blocks, row, slot, scores)      scores to weights; updates highest and total, remembers the shrinkage
+//   soften(blocks, row, rows)                 scores to weights; updates highest and total, remembers the shrinkage
 //   gather<R, C>(blocks, row, slot, channel)  sums = sums * shrinkage + weights · values, C registers of channels
 template <typename Keys>
 FOREWORD_INLINE void add_step(const AttentionArgs& a, Keys& keys, int64_t start, size_t row, size_t rows,
@@ -109,7 +109,7 @@ FOREWORD_INLINE void add_step(const AttentionArgs& a, Keys& keys, int64_t start,
   const Blocks blocks = seen_blocks(a, start, row, rows);
   if (blocks.begin == blocks.end) return;
   const bool whole = blocks.end - blocks.begin == kStepBlocks;
-  alignas(64) float scores[kTogether * kStepKeys];
+  float* scores = keys.scores;
   if (!whole) std::fill_n(scores, rows * kStepKeys, kHidden);
   in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
     float* out = scores + slot * kStepKeys;
@@ -122,9 +122,7 @@ FOREWORD_INLINE void add_step(const AttentionArgs& a, Keys& keys, int64_t start,
   for (size_t slot = 0; blocks.partly && slot < rows; ++slot) {
     hide(a.positions[(row + slot) / a.group], a.window, blocks, scores + slot * kStepKeys);
   }
-  in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
-    keys.template soften<R>(blocks, row + slot, slot, scores + slot * kStepKeys);
-  });
+  keys.soften(blocks, row, rows);
   in_runs(rows, [&]<size_t R>(size_t slot) FOREWORD_INLINE_LAMBDA {
     size_t d = 0;
     for (; d + kSideBySide * kLanes <= width; d += kSideBySide * kLanes) {
@@ -154,7 +152,7 @@ void attend(const AttentionArgs& a, Keys& keys, const Rows& rows) {
 
 // State at the start of the scratch memory, `highest` as given; what follows is free from `rest` on.
 FOREWORD_INLINE Rows start_rows(const AttentionArgs& a, float highest, float*& rest) {
-  const size_t count = round_up(a.tokens * a.group, kRowTile), width = a.layout.width;
+  const size_t count = round_up(a.tokens * a.group, kTogether), width = a.layout.width;
   const Rows rows{a.scratch, width, a.scratch + count * width, a.scratch + count * (width + 1)};
   rest = rows.total + count;
   for (size_t i = 0; i < count * width; ++i) rows.sums[i] = 0.0f;

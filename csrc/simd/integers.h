@@ -90,6 +90,19 @@ FOREWORD_INLINE void store_bytes(void* to, const IntVec& v) {
 
 FOREWORD_INLINE void store_rounded(void* to, const Vec& x) { store_bytes(to, nearest(x)); }
 
+// The same of four vectors, whose values lie between 0 and 255; what is no number becomes 0.
+FOREWORD_INLINE void store_rounded(uint8_t* to, const Vec (&x)[4]) {
+#if defined(__AVX512F__)
+  const __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(x[0].part[0]), _mm512_cvtps_epi32(x[1].part[0]));
+  const __m512i high = _mm512_packs_epi32(_mm512_cvtps_epi32(x[2].part[0]), _mm512_cvtps_epi32(x[3].part[0]));
+  // Packing works within quarters: each holds four values of every vector.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+#else
+  for (size_t i = 0; i < 4; ++i) store_rounded(to + i * kLanes, x[i]);
+#endif
+}
+
 // Integers in registers that pass for floats, so that they can be folded as those are.
 FOREWORD_INLINE Vec as_floats(const IntVec& v) {
   Vec f;
@@ -114,6 +127,16 @@ FOREWORD_INLINE float largest_float(const IntVec& v, float least) {
   for (const int32_t each : bits) most = each > most ? each : most;
   std::memcpy(&least, &most, sizeof least);
   return least;
+}
+
+// The sum of n bytes, a multiple of sixteen: what they add up to with 128 each, less that.
+FOREWORD_INLINE int32_t sum_of_bytes(const int8_t* x, size_t n) {
+  __m128i sums{};
+  for (size_t i = 0; i < n; i += 16) {
+    const __m128i bytes = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)), _mm_set1_epi8(-128));
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(bytes, __m128i{}));
+  }
+  return static_cast<int32_t>(sums[0] + sums[1]) - static_cast<int32_t>(128 * n);
 }
 
 // In each lane i without bit `half`, x[i] + x[i + half]; in lane i + half, x[i] - x[i + half].

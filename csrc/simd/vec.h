@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -55,8 +56,15 @@ FOREWORD_INLINE Reg fma(Reg a, Reg b, Reg c) {
 FOREWORD_INLINE Quad fma(Quad a, Quad b, Quad c) { return _mm_fmadd_ps(a, b, c); }
 #endif
 
+FOREWORD_INLINE float max(float a, float b) { return a > b ? a : b; }
 FOREWORD_INLINE Reg max(Reg a, Reg b) { return a > b ? a : b; }
 FOREWORD_INLINE Reg min(Reg a, Reg b) { return a < b ? a : b; }
+
+// body(0) to body(N - 1), written out: only so does the compiler keep small arrays in registers.
+template <size_t N, typename Body>
+FOREWORD_INLINE void each(Body body) {
+  [&]<size_t... i>(std::index_sequence<i...>) FOREWORD_INLINE_LAMBDA { (body(i), ...); }(std::make_index_sequence<N>{});
+}
 
 // Sixteen lanes.
 struct Vec {
@@ -109,6 +117,10 @@ FOREWORD_INLINE Vec max(const Vec& a, const Vec& b) {
   return v;
 }
 
+// What folds are made with.
+inline constexpr auto kAdd = [](auto a, auto b) { return a + b; };
+inline constexpr auto kMax = [](auto a, auto b) { return max(a, b); };
+
 // Folds sixteen lanes to four with `op`: lane i with i + 8, then i + 4.
 template <typename Op>
 FOREWORD_INLINE Quad fold(const Vec& v, Op op) {
@@ -126,7 +138,7 @@ FOREWORD_INLINE Quad fold(const Vec& v, Op op) {
 
 // The sum of sixteen lanes, added as a halving tree: i with i + 8, i + 4, i + 2, i + 1.
 FOREWORD_INLINE float sum(const Vec& v) {
-  const Quad q = fold(v, [](auto a, auto b) { return a + b; });
+  const Quad q = fold(v, kAdd);
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
@@ -141,22 +153,68 @@ FOREWORD_INLINE Quad fold4(const Vec& a, const Vec& b, const Vec& c, const Vec& 
 
 // Four such sums at once.
 FOREWORD_INLINE Quad sum4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
-  return fold4(a, b, c, d, [](auto x, auto y) { return x + y; });
+  return fold4(a, b, c, d, kAdd);
 }
 
-FOREWORD_INLINE float highest(const Vec& v) {
-  const Quad q = fold(v, [](auto a, auto b) { return a > b ? a : b; });
-  const float even = q[0] > q[2] ? q[0] : q[2], odd = q[1] > q[3] ? q[1] : q[3];
-  return even > odd ? even : odd;
+// Four vectors folded to four lanes each, side by side in the order of their arguments: `fold`'s first two steps.
+template <typename Op>
+FOREWORD_INLINE Vec fold_to_quarters(const Vec& a, const Vec& b, const Vec& c, const Vec& d, Op op) {
+  Vec v;
+#if defined(__AVX512F__)
+  const auto pair = [&](Reg x, Reg y) -> Reg {
+    return op(Reg(_mm512_shuffle_f32x4(x, y, 0x44)), Reg(_mm512_shuffle_f32x4(x, y, 0xee)));
+  };
+  const Reg ab = pair(a.part[0], b.part[0]), cd = pair(c.part[0], d.part[0]);
+  v.part[0] = op(Reg(_mm512_shuffle_f32x4(ab, cd, 0x88)), Reg(_mm512_shuffle_f32x4(ab, cd, 0xdd)));
+#elif defined(__AVX2__)
+  const auto pair = [&](const Vec& one, const Vec& other) -> Reg {
+    const Reg x = op(one.part[0], one.part[1]), y = op(other.part[0], other.part[1]);
+    return op(Reg(_mm256_permute2f128_ps(x, y, 0x20)), Reg(_mm256_permute2f128_ps(x, y, 0x31)));
+  };
+  v.part[0] = pair(a, b);
+  v.part[1] = pair(c, d);
+#else
+  const Vec* from[kParts] = {&a, &b, &c, &d};
+  FOREWORD_EACH_PART v.part[p] = fold(*from[p], op);
+#endif
+  return v;
 }
 
-// Four maxima at once.
-FOREWORD_INLINE Quad highest4(const Vec& a, const Vec& b, const Vec& c, const Vec& d) {
-  return fold4(a, b, c, d, [](auto x, auto y) { return x > y ? x : y; });
+// Sixteen vectors folded to one lane each, in order; quarters[i] holds vectors 4 i to 4 i + 3.
+template <typename Op>
+FOREWORD_INLINE Vec fold_quarters(const Vec (&quarters)[4], Op op) {
+  Vec v;
+#if defined(__AVX512F__)
+  const auto pair = [&](Reg x, Reg y) -> Reg {
+    return op(Reg(_mm512_shuffle_ps(x, y, 0x44)), Reg(_mm512_shuffle_ps(x, y, 0xee)));
+  };
+  const Reg low = pair(quarters[0].part[0], quarters[1].part[0]), high = pair(quarters[2].part[0], quarters[3].part[0]);
+  const Reg columns = op(Reg(_mm512_shuffle_ps(low, high, 0x88)), Reg(_mm512_shuffle_ps(low, high, 0xdd)));
+  v.part[0] = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), columns);
+#elif defined(__AVX2__)
+  Reg columns[2];
+  FOREWORD_EACH_PART {
+    const auto pair = [&](Reg x, Reg y) -> Reg {
+      return op(Reg(_mm256_shuffle_ps(x, y, 0x44)), Reg(_mm256_shuffle_ps(x, y, 0xee)));
+    };
+    const Reg low = pair(quarters[0].part[p], quarters[1].part[p]);
+    const Reg high = pair(quarters[2].part[p], quarters[3].part[p]);
+    columns[p] = op(Reg(_mm256_shuffle_ps(low, high, 0x88)), Reg(_mm256_shuffle_ps(low, high, 0xdd)));
+  }
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  v.part[0] = _mm256_permutevar8x32_ps(_mm256_unpacklo_ps(columns[0], columns[1]), order);
+  v.part[1] = _mm256_permutevar8x32_ps(_mm256_unpackhi_ps(columns[0], columns[1]), order);
+#else
+  for (size_t i = 0; i < kLanes; ++i) {
+    const Reg q = quarters[i / 4].part[i % 4];
+    v.part[i / 4][i % 4] = op(op(q[0], q[2]), op(q[1], q[3]));
+  }
+#endif
+  return v;
 }
 
-// e^x within 2 units in the last place; 0 below -87, finite above 88, no number for none. x = n ln 2 + r with |r| <= ln(2)/2, and e^r by a
-// polynomial of degree 6 (1 + r + r² q(r), q fitted for the least relative error).
+// e^x within 2 units in the last place; 0 below -87, finite above 88, no number for none. x = n ln 2 + r with
+// |r| <= ln(2)/2, and e^r by a polynomial of degree 6 (1 + r + r² q(r), q fitted for the least relative error).
 template <typename V>
 FOREWORD_INLINE V exp(V x) {
   using Int = decltype(x < x);

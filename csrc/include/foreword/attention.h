@@ -70,7 +70,7 @@ inline constexpr size_t kStepKeys = 64;
 
 // Floats that a call works in: sums, and the queries once more.
 constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim) {
-  return round_up(tokens * group, kRowTile) * (2 * round_up(head_dim, kLanes) + 4);
+  return round_up(tokens * group, kLanes) * (2 * round_up(head_dim, kLanes) + 4);
 }
 
 // The arithmetic of int8 attention, the same to the bit on every instruction set.
@@ -86,7 +86,7 @@ constexpr size_t attention_scratch(size_t tokens, size_t group, size_t head_dim)
 //   w[t] = p[t] * value_scale[t];  for each half of the step:  h = max w, floored;  wi = round(w * (255 / h))
 //   out = (out * shrink + (wi · vi) * (h / 255) of the first half) + (wi · vi) * (h / 255) of the second
 // The denominator is the sum of p itself: summed from the rounded weights it would be as wrong as the weight of a token
-// with a small value (an attention sink) is coarse. 2^x has a polynomial of degree 4 with relative error 3e-6.
+// with a small value (an attention sink) is coarse. 2^x has a polynomial of degree 3 with relative error 1e-4.
 namespace int8_attention {
 // Channels that are mixed with each other: the largest power of two that divides the head.
 constexpr size_t mixed_channels(size_t head_dim) { return head_dim & -head_dim; }
@@ -96,7 +96,7 @@ inline constexpr float kLeastHeight = 1e-35f;
 inline constexpr float kNothingSeen = -1e30f;  // m before the first key: finite, so that differences are never NaN
 inline constexpr float kLowestPower = -100.0f;  // below, 2^x is 0
 inline constexpr float kRound = 12582912.0f;    // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-inline constexpr float kPower[4] = {0.6931242f, 0.24024099f, 0.05590637f, 0.0095828185f};
+inline constexpr float kPower[3] = {0.6932829f, 0.24221095f, 0.055008925f};
 }  // namespace int8_attention
 
 }  // namespace foreword
