@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from pathlib import Path
@@ -33,7 +34,7 @@ def test_a_salt_is_a_cache_of_its_own(launch):
     assert cached(server, cache_salt="alice") == cached(server) == 324
 
 
-@pytest.mark.parametrize("salt", ["", "x" * 1025, 7, ["a"]])
+@pytest.mark.parametrize("salt", ["", "x" * 1025, "x" * (1 << 20), 7, ["a"]])
 def test_a_bad_salt_is_refused(server, salt):
     reply = server.post(TEXT, {"prompt": "x", "cache_salt": salt})
     assert (reply.status, reply.error["param"]) == (400, "cache_salt")
@@ -138,6 +139,29 @@ def test_the_cache_can_be_cleared_in_all_tiers(launch, tmp_path):
     assert server.send("DELETE", "/v1/cache").json() == {"freed_blocks": 21}
     assert list(tmp_path.rglob("*.kv")) == []
     assert cached(server) == 0
+
+
+class DeadDisk:
+    """A tier on a disk that does nothing any more."""
+
+    name = "disk"
+    num_bytes = 0
+
+    def fail(self, *_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    has = get = put = clear = fail
+
+
+def test_a_server_lives_with_a_dead_disk_and_says_so_where_it_matters(launch):
+    server = launch(tiers=[DeadDisk()])
+    for _ in range(5):
+        assert cached(server, prompt="y" * 300) in (0, 299)
+    reply = server.send("DELETE", "/v1/cache")
+    assert reply.status == 500
+    assert "the pool is cleared" in reply.error["message"]
+    assert "No space left" in reply.error["message"]
+    assert cached(server, prompt="y" * 300) == 0
 
 
 def test_warm_prompts_come_before_readiness(launch, tmp_path):

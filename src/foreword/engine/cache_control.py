@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from foreword.errors import InvalidRequestError
 from foreword.kv import KVCache, KVUsage
@@ -13,7 +14,7 @@ from foreword.kv.identity import TokenChain, salted
 from foreword.kv.pins import Pin
 
 if TYPE_CHECKING:
-    from foreword.tiers.store import Tier
+    from foreword.tiers.store import BlockStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +33,35 @@ class CacheState:
     tier_bytes: dict[str, int]
 
 
+class Cleared(NamedTuple):
+    """What clearing did.
+
+    Attributes:
+        blocks: of the pool, that are free by it.
+        tiers: what is done when the tiers are empty, see `BlockStore.clear`; None without any.
+    """
+
+    blocks: int
+    tiers: Future[None] | None
+
+
 class CacheControl:
     """The operators' side of a prefix cache. To be called between steps only."""
 
-    def __init__(self, cache: KVCache, tiers: Sequence[Tier]) -> None:
+    def __init__(self, cache: KVCache, store: BlockStore | None) -> None:
         self._cache = cache
-        self._tiers = tiers
+        self._store = store
         self._names = (f"pin-{number}" for number in itertools.count(1))
 
     def state(self) -> CacheState:
         """Look."""
         pins = self._cache.pins
+        tiers = self._store.tiers if self._store else ()
         return CacheState(
             blocks=self._cache.usage,
             pinned=pins.num_blocks if pins else 0,
             pins=dict(pins.pins) if pins else {},
-            tier_bytes={tier.name: tier.num_bytes for tier in self._tiers},
+            tier_bytes={tier.name: tier.num_bytes for tier in tiers},
         )
 
     def pin(self, token_ids: Sequence[int], cache_salt: str, until_s: float) -> tuple[str, Pin]:
@@ -70,8 +84,7 @@ class CacheControl:
         """Undo a pin; return whether there was one of that name."""
         return self._cache.pins is not None and self._cache.pins.remove(name)
 
-    def clear(self) -> int:
-        """Forget whatever nobody holds or has pinned, in all tiers; return the pool's blocks."""
-        for tier in self._tiers:
-            tier.clear()
-        return self._cache.clear()
+    def clear(self) -> Cleared:
+        """Forget whatever nobody holds or has pinned, in all tiers."""
+        tiers = self._store.clear() if self._store else None
+        return Cleared(self._cache.clear(), tiers)

@@ -72,7 +72,6 @@ class Engine:
         self.clock = clock
         cache = KVCache(config.cache, cache_root)
         self.scheduler = Scheduler(config.scheduler, cache)
-        self.cache = CacheControl(cache, tiers)
         self._loader: TierLoader | None = None
         if tiers:
             from foreword.tiers.loader import TierLoader
@@ -80,6 +79,7 @@ class Engine:
 
             store = BlockStore(tiers, backend.block_bytes, clock)
             self._loader = TierLoader(cache, backend, store, clock)
+        self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
         self._ids = itertools.count()
@@ -183,6 +183,12 @@ class Engine:
         """
         now = self.clock()
         self.scheduler.check(request)
+        if (
+            request.request_id in self._running
+        ):  # perhaps being loaded: no business of the scheduler
+            raise InvalidRequestError(
+                f"request {request.request_id!r} is still being served", param="request_id"
+            )
         loads = self._loader is not None and self._loader.begin(request)
         if not loads:
             self.scheduler.add(request, now)

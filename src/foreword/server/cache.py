@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -31,8 +32,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
     @app.delete("/v1/cache", tags=["prefix cache"])
     async def clear() -> JSONResponse:
         """Forget everything that nobody holds or has pinned, in all tiers."""
-        blocks = await service.engine.between_steps(lambda engine: engine.cache.clear())
-        return JSONResponse({"freed_blocks": blocks})
+        cleared = await service.engine.between_steps(lambda engine: engine.cache.clear())
+        if cleared.tiers is not None:
+            try:
+                await asyncio.wrap_future(cleared.tiers)
+            except OSError as error:
+                raise ApiError(500, f"the pool is cleared, but a tier is not: {error}") from error
+        return JSONResponse({"freed_blocks": cleared.blocks})
 
     @app.post("/v1/cache/warm", openapi_extra=_TAKES, tags=["prefix cache"])
     async def warm(request: Request) -> JSONResponse:

@@ -62,10 +62,10 @@ class DiskTier:
         try:
             contents = decode(data, name)
         except DamagedBlockError:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # a miss as well, if it cannot be deleted
                 path.unlink()
             return None
-        if time.time() - size.st_mtime > _TOUCH_AFTER_S:
+        if abs(time.time() - size.st_mtime) > _TOUCH_AFTER_S:
             with contextlib.suppress(OSError):  # it serves as well if its use cannot be noted
                 os.utime(path)
         return contents
@@ -131,7 +131,7 @@ class DiskTier:
             for entry in self._scan(folder.path):
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
-                    file = _File(stat.st_mtime, stat.st_size, entry.path)
+                    file = _File(_last_use(stat.st_mtime), stat.st_size, entry.path)
                     if entry.name.endswith(_SUFFIX):
                         yield file
                     elif time.time() - file.used_s > _ABANDONED_AFTER_S:
@@ -141,6 +141,11 @@ class DiskTier:
     def _scan(folder: Path | str) -> Iterator[os.DirEntry[str]]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as it:
             yield from it
+
+
+def _last_use(modified_s: float) -> float:
+    """When a file was used; long ago, where it says that it will be: a clock was wrong."""
+    return modified_s if modified_s - time.time() < _TOUCH_AFTER_S else 0.0
 
 
 def _unlink(file: _File) -> None:

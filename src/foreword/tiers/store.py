@@ -7,6 +7,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
 from foreword.tiers.block import BlockName
@@ -136,7 +138,7 @@ class BlockStore:
         self.tiers = tuple(tiers)
         self._block_bytes = block_bytes
         self._clock = clock
-        self._writes: queue.SimpleQueue[tuple[BlockName, bytes] | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Fetch | None] = queue.SimpleQueue()
         self._pending_bytes = 0
         self._arrived = threading.Condition()
@@ -161,7 +163,17 @@ class BlockStore:
             if self._pending_bytes + len(contents) > _MAX_PENDING_BYTES:
                 return
             self._pending_bytes += len(contents)
-        self._writes.put((name, contents))
+        self._writes.put(partial(self._write_to_all, name, contents))
+
+    def clear(self) -> Future[None]:
+        """Have every tier emptied, after what waits to be written.
+
+        Returns:
+            What is done when that is; with the `OSError` of a tier that could not be emptied.
+        """
+        done: Future[None] = Future()
+        self._writes.put(partial(self._clear_all, done))
+        return done
 
     def fetch(self, names: Sequence[BlockName], recompute_s: float) -> Fetch | None:
         """Ask for consecutive blocks, as many from the first on as there are.
@@ -172,7 +184,8 @@ class BlockStore:
         Returns:
             What to watch; None where there is no use in asking.
         """
-        hanging = sum(fetch.abandoned for fetch in self._reading)
+        with self._arrived:
+            hanging = sum(fetch.abandoned for fetch in self._reading)
         if len(names) * recompute_s < _LEAST_S or hanging == _NUM_READERS:
             return None
         if not self.tiers or self._read_breaker.is_open:
@@ -204,12 +217,15 @@ class BlockStore:
     # In the writer's thread.
 
     def _write_all(self) -> None:
-        while (item := self._writes.get()) is not None:
-            for tier in self.tiers:
-                self._write(tier, *item)
-            with self._arrived:
-                self._pending_bytes -= len(item[1])
-                self._arrived.notify_all()
+        while (work := self._writes.get()) is not None:
+            work()
+
+    def _write_to_all(self, name: BlockName, contents: bytes) -> None:
+        for tier in self.tiers:
+            self._write(tier, name, contents)
+        with self._arrived:
+            self._pending_bytes -= len(contents)
+            self._arrived.notify_all()
 
     def _write(self, tier: Tier, name: BlockName, contents: bytes) -> None:
         breaker = self._write_breakers[tier.name]
@@ -222,20 +238,33 @@ class BlockStore:
             if breaker.failed():
                 logger.warning("blocks are not written to %s for a while: %s", tier.name, error)
 
+    def _clear_all(self, done: Future[None]) -> None:
+        failure: OSError | None = None
+        for tier in self.tiers:
+            try:
+                tier.clear()
+            except OSError as error:
+                failure = failure or error
+        if failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failure)
+
     # In a reader's thread.
 
     def _read_all(self) -> None:
         while (fetch := self._reads.get()) is not None:
-            self._reading.add(fetch)
+            with self._arrived:
+                self._reading.add(fetch)
             try:
                 self._read(fetch)
                 self._read_breaker.succeeded()
             except OSError as error:
                 if self._read_breaker.failed():
                     logger.warning("blocks are computed, not loaded, for a while: %s", error)
-            self._reading.remove(fetch)
             fetch.done = True
             with self._arrived:
+                self._reading.remove(fetch)
                 self._arrived.notify_all()
 
     def _read(self, fetch: Fetch) -> None:

@@ -161,3 +161,28 @@ def test_writes_that_pile_up_are_dropped(tier: Faulty, monkeypatch: pytest.Monke
     assert store.flush()
     assert len(tier._blocks) == 2
     store.close()
+
+
+def test_clearing_comes_after_what_waits_to_be_written(tier: Faulty) -> None:
+    store = BlockStore([tier], 8)
+    for name in names(200):
+        store.put(name, bytes(8))
+    store.clear().result(10)
+    assert tier.num_bytes == 0
+    store.close()
+
+
+def test_a_tier_that_cannot_be_cleared_is_told_and_the_others_are_cleared(tier: Faulty) -> None:
+    class ReadOnly(MemoryTier):
+        def clear(self) -> None:
+            raise OSError("read-only")
+
+    store = BlockStore([ReadOnly(1000), tier], 8)
+    store.put(names(1)[0], bytes(8))
+    with pytest.raises(OSError, match="read-only"):
+        store.clear().result(10)
+    assert tier.num_bytes == 0
+    store.put(names(1)[0], bytes(8))
+    assert store.flush()
+    assert tier.num_bytes == 8
+    store.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,3 +133,67 @@ def test_a_folder_that_is_a_file_is_an_error_and_no_crash(tmp_path: Path) -> Non
     tier = DiskTier(tmp_path / "tier", 10_000)
     with pytest.raises(OSError):
         tier.put(name(1), b"x")
+
+
+def test_a_damaged_file_that_cannot_be_deleted_is_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier = DiskTier(tmp_path, 10_000)
+    tier.put(name(1), bytes(1000))
+    files(tmp_path)[0].write_bytes(b"damaged")
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    assert tier.get(name(1)) is None
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing_behind(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 1 << 20)
+    tier.put(name(1), bytes(1000))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            tier.put(name(2), bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(files(tmp_path)) == 1
+    assert not tier.has(name(2))
+    tier.put(name(2), bytes(5000))
+    assert tier.get(name(2)) == bytes(5000)
+
+
+def test_a_clock_that_went_back_makes_no_file_immortal(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 5000)
+    for number in range(4):
+        tier.put(name(number), bytes(1000))
+    for number in (1, 2):
+        os.utime(tier._path(name(number)), (time.time() + 1e6,) * 2)
+    tier.get(name(1))  # its use is noted by the right clock
+    tier.put(name(4), bytes(1000))
+    assert [tier.has(name(number)) for number in range(5)] == [False, True, False, True, True]
+
+
+def test_a_writer_that_is_killed_leaves_no_block_that_is_wrong(tmp_path: Path) -> None:
+    source = Path(__file__).read_text().partition("\n@pytest.fixture")[0]
+    loop = f"""
+tier = DiskTier(Path({str(tmp_path)!r}), 1 << 30)
+for number in range(10**6):
+    tier.put(name(number), number.to_bytes(4, "big") * 50_000)
+"""
+    writer = subprocess.Popen([sys.executable, "-c", source + loop])
+    deadline_s = time.monotonic() + 60
+    while len(list(tmp_path.rglob("*.kv"))) < 20:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+    writer.kill()
+    writer.wait()
+    tier = DiskTier(tmp_path, 1 << 30)
+    found = [tier.get(name(number)) for number in range(1000)]
+    assert sum(contents is not None for contents in found) >= 20
+    for number, contents in enumerate(found):
+        assert contents in (None, number.to_bytes(4, "big") * 50_000)
+    tier.put(name(10**7), b"x")
+    assert tier.get(name(10**7)) == b"x"
