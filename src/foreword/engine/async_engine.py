@@ -207,6 +207,8 @@ class AsyncEngine:
         done: concurrent.futures.Future[_Result] = concurrent.futures.Future()
 
         def do() -> None:
+            if not done.set_running_or_notify_cancel():
+                return  # whoever asked has left
             try:
                 done.set_result(work(self._engine))
             except Exception as error:

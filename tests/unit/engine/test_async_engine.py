@@ -158,3 +158,19 @@ def test_mistakes_are_errors_before_any_delta() -> None:
         assert await text_of(engine, "say:again", request_id="mine") == "again"
 
     run(scenario)
+
+
+def test_who_leaves_before_its_work_between_steps_disturbs_nobody() -> None:
+    gate = threading.Event()
+
+    async def scenario(engine: AsyncEngine) -> None:
+        running = asyncio.ensure_future(text_of(engine, "say:first"))
+        await asyncio.sleep(0.05)  # its first step waits at the gate
+        look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
+        await asyncio.sleep(0.01)
+        look.cancel()
+        gate.set()
+        assert await running == "first"
+        assert (await engine.between_steps(lambda engine: engine.cache.clear())).blocks > 0
+
+    run(scenario, on_step=lambda plan: bool(gate.wait(10)))
