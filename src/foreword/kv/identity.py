@@ -87,7 +87,8 @@ class TokenChain:
         """Identity of the full block ``index``, 32 bytes."""
         digests = self._digests
         while len(digests) <= index:
-            digests.append(block_digest(self.parent(len(digests)), self.key(len(digests))))
+            parent = digests[-1] if digests else self.root
+            digests.append(block_digest(parent, self.key(len(digests))))
         return digests[index]
 
     def parent(self, index: int) -> bytes:

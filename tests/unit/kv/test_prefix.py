@@ -143,3 +143,16 @@ def test_a_path_that_is_hit_for_ever_takes_no_memory() -> None:
     for _ in range(2000):
         sequences.run(document(1, 3))
     assert len(sequences.prefixes._eviction._heap) < 200
+
+
+def test_prompts_that_part_at_every_token_take_no_more_than_the_pool() -> None:
+    sequences = Sequences(64)
+    stem = [7] * 320
+    for number in range(10_000):
+        at = number % 320
+        prompt = [*stem[:at], 1000 + number, *stem[: 319 - at]]
+        sequences.run(prompt)
+        usage = sequences.cache.usage
+        assert len(sequences.prefixes) == usage.cached
+        assert usage.free + usage.cached == 64
+    assert len(sequences.prefixes._eviction._heap) <= 2 * 64 + 64
