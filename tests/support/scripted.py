@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foreword.backends.null import NullBackend
+from foreword.backends.null.backend import NextToken
 from foreword.config.cache import CacheConfig
 from foreword.config.engine import EngineConfig
 from foreword.config.scheduler import SchedulerConfig
@@ -94,9 +95,10 @@ def tiny_engine(
     num_blocks: int = 4096,
     clock: Callable[[], float] = time.monotonic,
     tiers: Sequence[Tier] = (),
+    next_token: NextToken = scripted,
 ) -> Engine:
     backend = NullBackend(
-        vocab_size=ByteTokenizer.vocab_size, next_token=scripted, on_step=on_step, clock=clock
+        vocab_size=ByteTokenizer.vocab_size, next_token=next_token, on_step=on_step, clock=clock
     )
     config = EngineConfig(
         cache=CacheConfig(num_blocks=num_blocks),
