@@ -10,7 +10,7 @@ from typing import Any
 from foreword.bench.html import import_plotly, many_colours, paragraphs, table, write_page
 from foreword.bench.load.record import RequestRecord
 from foreword.bench.load.report import LoadReport
-from foreword.bench.load.summary import parts_ms
+from foreword.bench.load.summary import in_order, parts_ms
 from foreword.bench.load.table import latency_rows, load_lines
 
 _MOST_BARS = 200  # of single requests in the plot of parts
@@ -114,7 +114,7 @@ def _bars(good: Sequence[RequestRecord]) -> Any:
         for record, parts in zip(shown, sums, strict=True)
     ]
     figure = _figure(f"request (the first {len(shown)})", "ms")
-    for name in dict.fromkeys(name for parts in sums for name in parts):
+    for name in in_order(name for parts in sums for name in parts):
         figure.add_bar(
             x=[record.index for record in shown],
             y=[parts.get(name, 0.0) for parts in sums],

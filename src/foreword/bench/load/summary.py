@@ -10,6 +10,7 @@ from typing import Any
 from foreword.bench.load.record import ErrorKind, LoadResult, RequestRecord
 from foreword.bench.stats import Percentiles
 from foreword.errors import ConfigError
+from foreword.metrics.partition import PARTS
 
 _BUFFERED_SHARE = 0.5  # of the pieces that came in one read with the piece before
 
@@ -184,7 +185,7 @@ def _server_view(good: Sequence[RequestRecord]) -> ServerView | None:
         ttft_ms=Percentiles.of(timing["ttft_ms"] for _, timing in pairs),
         remainder_ms=Percentiles.of((r.ttft_s or 0.0) * 1e3 - t["ttft_ms"] for r, t in pairs),
         count_mismatches=sum(_counts(r) != _server_counts(t) for r, t in pairs),
-        parts_ms={name: Percentiles.of(values) for name, values in parts.items()},
+        parts_ms={name: Percentiles.of(parts[name]) for name in in_order(parts)},
     )
 
 
@@ -194,6 +195,12 @@ def parts_ms(timing: Mapping[str, Any]) -> dict[str, float]:
     for part in timing.get("parts", ()):
         sums[part["part"]] += part["duration_ms"]
     return dict(sums)
+
+
+def in_order(parts: Iterable[str]) -> list[str]:
+    """Give names of parts once each, in the order in which they happen."""
+    known = list(PARTS)
+    return sorted(set(parts), key=lambda part: known.index(part) if part in known else len(known))
 
 
 def _counts(record: RequestRecord) -> tuple[int | None, ...]:

@@ -92,6 +92,7 @@ def test_the_servers_account_beside_the_clients() -> None:
     def timing(ttft_ms: float, completion_tokens: int = 8) -> dict[str, Any]:
         usage = {"prompt_tokens": 20, "cached_tokens": 4, "completion_tokens": completion_tokens}
         parts = [
+            {"part": "elsewhere", "duration_ms": 0.0},
             {"part": "prefill", "duration_ms": 30.0},
             {"part": "gap", "duration_ms": ttft_ms - 70.0},
             {"part": "prefill", "duration_ms": 40.0},
@@ -105,6 +106,7 @@ def test_the_servers_account_beside_the_clients() -> None:
     assert server.ttft_ms.p50 == pytest.approx(97)
     assert server.remainder_ms.p50 == pytest.approx(3)
     assert server.parts_ms["prefill"].p50 == pytest.approx(70)
+    assert list(server.parts_ms) == ["prefill", "gap", "elsewhere"]  # as they happen
     assert summary(record(0)).server is None
 
 
