@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scheduling import VOCAB, World, check_outputs, make_request
 
+from foreword.config.scheduler import SCHEDULING_POLICIES
 from foreword.core.request import Request
 
 
@@ -42,6 +43,8 @@ worlds = st.builds(
     max_seqs=st.integers(3, 8),
     num_blocks=st.integers(8, 30),  # 8: just the longest request alone
     caching=st.booleans(),
+    policy=st.sampled_from(SCHEDULING_POLICIES),
+    tpot_slo_ms=st.sampled_from([None, 0.1, 5.0]),
 )
 
 

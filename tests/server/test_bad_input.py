@@ -19,6 +19,7 @@ VALID: dict[str, dict[str, Any]] = {
 NUMBERS = [
     *("n", "max_tokens", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repetition_penalty", "seed", "min_tokens", "prompt_logprobs"),
+    *("priority", "ttft_slo_ms"),
 ]
 NUMERIC_FIELDS = [
     *((path, field) for path in (CHAT, TEXT) for field in NUMBERS),
@@ -31,10 +32,11 @@ ALWAYS_WRONG = ["NaN", "Infinity", "-Infinity", "1e999", '"1"', "true", "[1]", "
 # … and that is right for some.
 SOMETIMES_WRONG = ["-1", "1e308", "-1e308", "0.5", "9223372036854775808", "-9223372036854775809"]
 ACCEPTED = {
-    "-1": {"presence_penalty", "frequency_penalty", "seed", "top_k"},
+    "-1": {"presence_penalty", "frequency_penalty", "seed", "top_k", "priority"},
     "0.5": {
         *("temperature", "top_p", "min_p"),
         *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+        "ttft_slo_ms",
     },
     "9223372036854775808": {"seed"},
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from foreword.backends.null import NullBackend, hashed_token
@@ -12,7 +14,7 @@ from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError
 from foreword.kv import KVCache, root_digest
-from foreword.sched import Policy, Scheduler, SequenceUpdate
+from foreword.sched import CostModel, Scheduler, SequenceUpdate, StepLoad
 from foreword.sched.sequence import Sequence
 
 VOCAB = 32  # few tokens, so that stop tokens come up
@@ -61,7 +63,10 @@ def scores_alone(request: Request) -> tuple[float, ...]:
 
 
 class World:
-    """A scheduler on a null backend, with every invariant checked around every step."""
+    """A scheduler on a null backend, with every invariant checked around every step.
+
+    A step takes a second; or, where there are ``coefficients_s``, what the cost model makes of it.
+    """
 
     def __init__(
         self,
@@ -70,30 +75,39 @@ class World:
         max_seqs: int = 4,
         num_blocks: int = 24,
         caching: bool = True,
-        policy: Policy | None = None,
+        policy: str = "fcfs",
+        tpot_slo_ms: float | None = None,
+        coefficients_s: tuple[float, float, float, float, float] | None = None,
     ) -> None:
         self.caching = caching
         self.fail_next = False
         self.config = SchedulerConfig(
-            max_num_batched_tokens=budget, max_num_seqs=max_seqs, max_model_len=10_000
+            max_num_batched_tokens=budget,
+            max_num_seqs=max_seqs,
+            max_model_len=10_000,
+            scheduling_policy=policy,
+            tpot_slo_ms=tpot_slo_ms,
         )
         self.cache = KVCache(
             CacheConfig(num_blocks=num_blocks, enable_prefix_caching=caching),
             root_digest({"model": b"test"}),
         )
-        self.scheduler = Scheduler(self.config, self.cache, policy)
+        self.virtual = coefficients_s is not None
+        self.cost = CostModel(coefficients_s) if coefficients_s else CostModel()
+        self.scheduler = Scheduler(self.config, self.cache, self.cost)
         self.backend = NullBackend(vocab_size=VOCAB, on_step=self._on_step)
         self.backend.allocate(num_blocks)
         self.now = 0.0
         self.plans: list[StepPlan] = []
+        self.durations_s: list[float] = []  # of the steps of `serve`
         self.shares: list[dict[str, int]] = []  # for each plan, the tokens of each request
         self.requests: dict[str, Request] = {}
         self.completions: dict[tuple[str, int], Completion] = {}
         self.prompt_logprobs: dict[str, tuple[float, ...]] = {}
         self.updates: list[SequenceUpdate] = []
 
-    def add(self, request: Request) -> None:
-        self.scheduler.add(request, self.now)
+    def add(self, request: Request, queued_s: float | None = None) -> None:
+        self.scheduler.add(request, self.now if queued_s is None else queued_s)
         self.requests[request.request_id] = request
         for draw in range(request.params.n):
             self.completions[request.request_id, draw] = Completion()
@@ -104,13 +118,15 @@ class World:
 
     def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
         """One step; False if there was nothing to do."""
-        self.now += 1.0
+        self.now += not self.virtual
         plan = self.scheduler.plan(self.now)
         self._check_blocks()
         if plan is None:
             assert not self.scheduler.has_work
             return False
         self._check_plan(plan)
+        if self.virtual:
+            self.now += self.cost.predict(StepLoad.of(plan))
         self.plans.append(plan)
         self.shares.append(self._share(plan))
         if abort_during is not None:
@@ -127,6 +143,28 @@ class World:
                 self._take(update)
         self._check_blocks()
         return True
+
+    def serve(self, arrivals: Iterable[tuple[float, Request]]) -> None:
+        """Add requests when they come, also during steps, and step until all have ended."""
+        coming = deque(sorted(arrivals, key=lambda arrival: arrival[0]))
+        while coming or self.scheduler.has_work:
+            if not self.scheduler.has_work:
+                self.now = max(self.now, coming[0][0])
+            while coming and coming[0][0] <= self.now:
+                queued_s, request = coming.popleft()
+                self.add(request, queued_s)
+            began_s = self.now
+            self.step()
+            self.durations_s.append(self.now - began_s)
+
+    @property
+    def ttfts_s(self) -> dict[str, float]:
+        """Of each request that has a token."""
+        firsts: dict[str, float] = {}
+        for update in self.updates:
+            if update.sampled_s is not None:
+                firsts.setdefault(update.request_id, update.sampled_s - update.queued_s)
+        return firsts
 
     def num_computed(self, request_id: str) -> int:
         """How many tokens have been planned for a request so far."""
@@ -176,12 +214,11 @@ class World:
     def _check_blocks(self) -> None:
         usage = self.cache.usage
         assert usage.free + usage.cached + usage.referenced == usage.total
-        held = [seq.table.blocks for seq in self.scheduler._running]
-        assert usage.referenced == len({block for blocks in held for block in blocks})
+        tables = Counter(b for seq in self.scheduler._running for b in seq.table.blocks)
+        assert usage.referenced == len(tables)
         for block in range(usage.total):
-            tables = sum(blocks.count(block) for blocks in held)
-            assert self.cache.pool.references(block) == tables
-        for seq in self.scheduler._waiting.values():
+            assert self.cache.pool.references(block) == tables[block]
+        for seq in self.scheduler._waiting:
             assert not seq.table.blocks
         if self.cache.prefixes is not None:
             assert len(self.cache.prefixes) <= usage.total
@@ -208,18 +245,28 @@ class World:
                 assert self.cache.pool.references(block) == 1
 
     def _check_admission(self, plan: StepPlan) -> None:
-        """With budget, a slot and blocks left, the first waiter would have been taken."""
+        """With budget, a slot and blocks left, the first waiter would have been taken.
+
+        Where steps need not be filled it may be left out for another prompt, not for none.
+        """
         scheduler, pool = self.scheduler, self.cache.pool
         full = plan.num_tokens == self.config.max_num_batched_tokens
         if full or not scheduler._waiting:
             return
-        head = next(iter(scheduler._waiting.values()))
+        fills = self.config.scheduling_policy == "fcfs" and self.config.tpot_slo_ms is None
+        if not fills and plan.notes.chunks:
+            return
+        head, oldest = next(iter(scheduler._waiting)), scheduler._waiting.longest_waiting
         if self.caching and self._computes_prefix_of(head, plan):
             return
-        slots = sum(len(seq.draws) for seq in scheduler._running) + len(head.draws)
         limit = min(self.config.max_num_seqs, self.config.max_num_batched_tokens)
-        needed = self.cache.blocks_for(len(head.token_ids)) + slots
-        assert slots > limit or needed > pool.num_available
+        running = sum(len(seq.draws) for seq in scheduler._running)
+        blocked = []
+        for seq in (head,) if fills else (head, oldest):  # an aged one is not overtaken
+            slots = running + len(seq.draws)
+            needed = self.cache.blocks_for(len(seq.token_ids)) + slots
+            blocked.append(slots > limit or needed > pool.num_available)
+        assert any(blocked)
 
     def _computes_prefix_of(self, seq: Sequence, plan: StepPlan) -> bool:
         """Whether a step computes at least a block that ``seq`` could take from the cache then."""

@@ -93,6 +93,7 @@ def tiny_engine(
     max_num_batched_tokens: int = 512,
     max_model_len: int = 4096,
     num_blocks: int = 4096,
+    scheduling_policy: str = "fcfs",  # whose steps do not depend on how long the last ones took
     clock: Callable[[], float] = time.monotonic,
     tiers: Sequence[Tier] = (),
     next_token: NextToken = scripted,
@@ -106,6 +107,7 @@ def tiny_engine(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
+            scheduling_policy=scheduling_policy,
         ),
         tiers=TierConfig(memory_bytes=1 if tiers else 0),
         seed=0,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from foreword.config.cache import KV_CACHE_DTYPES, CacheConfig
 from foreword.config.option import option
-from foreword.config.scheduler import SchedulerConfig
+from foreword.config.scheduler import SCHEDULING_POLICIES, SchedulerConfig
 from foreword.config.tiers import TierConfig
 from foreword.errors import ConfigError
 
@@ -62,6 +62,13 @@ class EngineOptions:
         None, "Tokens that one step may compute. Default: 512."
     )
     max_num_seqs: int | None = option(None, "Sequences that may run at once. Default: 64.")
+    scheduling_policy: str = option(
+        "shortest", f"Which prompts go first: {', '.join(SCHEDULING_POLICIES)}."
+    )
+    tpot_slo_ms: float | None = option(
+        None,
+        "Milliseconds that a step with running streams may take: prompts are cut to fit.",
+    )
     num_threads: int | None = option(
         None, "Compute threads. Default: one for each core that the process may use."
     )
@@ -184,6 +191,11 @@ def resolve(
 
     why = _why(options, "enable_prefix_caching")
     choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, why))
+    why = _why(options, "scheduling_policy")
+    choices.append(Choice("scheduling_policy", options.scheduling_policy, why))
+    tpot_slo_ms = options.tpot_slo_ms
+    why = _why(options, "tpot_slo_ms")
+    choices.append(Choice("tpot_slo_ms", "none" if tpot_slo_ms is None else tpot_slo_ms, why))
     return EngineConfig(
         cache=CacheConfig(
             block_size=options.block_size,
@@ -193,7 +205,11 @@ def resolve(
         ),
         tiers=_tiers(options, choices),
         scheduler=SchedulerConfig(
-            max_num_batched_tokens=budget, max_num_seqs=max_num_seqs, max_model_len=model_len
+            max_num_batched_tokens=budget,
+            max_num_seqs=max_num_seqs,
+            max_model_len=model_len,
+            scheduling_policy=options.scheduling_policy,
+            tpot_slo_ms=options.tpot_slo_ms,
         ),
         seed=options.seed,
         choices=tuple(choices),

@@ -15,7 +15,8 @@ MAX_STOP_TOKEN_IDS = 256
 MAX_LOGIT_BIAS = 1024
 
 
-def _check_number(name: str, value: object, low: float, high: float, *, open_low: bool) -> None:
+def check_number(name: str, value: object, low: float, high: float, *, open_low: bool) -> None:
+    """Raise `InvalidRequestError` unless ``value`` is a number in the range."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidRequestError(f"{name} must be a number, not {value!r}", param=name)
     if not low <= value <= high or (open_low and value == low):  # NaN fails the first part
@@ -25,7 +26,8 @@ def _check_number(name: str, value: object, low: float, high: float, *, open_low
         )
 
 
-def _check_int(name: str, value: object, low: int, high: int) -> None:
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    """Raise `InvalidRequestError` unless ``value`` is an integer in the range."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequestError(f"{name} must be an integer, not {value!r}", param=name)
     if not low <= value <= high:
@@ -80,26 +82,26 @@ class SamplingParams:
             )
 
     def _check_scalars(self) -> None:
-        _check_int("n", self.n, 1, MAX_N)
-        _check_number("temperature", self.temperature, 0.0, 100.0, open_low=False)
+        check_int("n", self.n, 1, MAX_N)
+        check_number("temperature", self.temperature, 0.0, 100.0, open_low=False)
         if self.top_k == -1:  # vLLM's spelling of "off"
             object.__setattr__(self, "top_k", 0)
-        _check_int("top_k", self.top_k, 0, 2**31 - 1)
-        _check_number("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        _check_number("min_p", self.min_p, 0.0, 1.0, open_low=False)
-        _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0, open_low=False)
-        _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0, open_low=False)
-        _check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)
+        check_int("top_k", self.top_k, 0, 2**31 - 1)
+        check_number("top_p", self.top_p, 0.0, 1.0, open_low=True)
+        check_number("min_p", self.min_p, 0.0, 1.0, open_low=False)
+        check_number("presence_penalty", self.presence_penalty, -2.0, 2.0, open_low=False)
+        check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0, open_low=False)
+        check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)
         if self.seed is not None:
-            _check_int("seed", self.seed, -(2**63), 2**64 - 1)
+            check_int("seed", self.seed, -(2**63), 2**64 - 1)
         if self.max_tokens is not None:
-            _check_int("max_tokens", self.max_tokens, 0, 2**31 - 1)
-        _check_int("min_tokens", self.min_tokens, 0, 2**31 - 1)
+            check_int("max_tokens", self.max_tokens, 0, 2**31 - 1)
+        check_int("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if not isinstance(self.ignore_eos, bool):
             raise InvalidRequestError("ignore_eos must be true or false", param="ignore_eos")
         for name in ("logprobs", "prompt_logprobs"):
             if getattr(self, name) is not None:
-                _check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
+                check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
 
     def _normalise_lists(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -120,7 +122,7 @@ class SamplingParams:
                 f"at most {MAX_STOP_TOKEN_IDS} stop token ids", param="stop_token_ids"
             )
         for token_id in ids:
-            _check_int("stop_token_ids", token_id, 0, 2**31 - 1)
+            check_int("stop_token_ids", token_id, 0, 2**31 - 1)
         object.__setattr__(self, "stop_token_ids", ids)
 
         bias = self.logit_bias
@@ -130,8 +132,8 @@ class SamplingParams:
                 f"at most {MAX_LOGIT_BIAS} entries in logit_bias", param="logit_bias"
             )
         for token_id, value in pairs:
-            _check_int("logit_bias", token_id, 0, 2**31 - 1)
-            _check_number("logit_bias", value, -100.0, 100.0, open_low=False)
+            check_int("logit_bias", token_id, 0, 2**31 - 1)
+            check_number("logit_bias", value, -100.0, 100.0, open_low=False)
         object.__setattr__(self, "logit_bias", pairs)
 
     @property

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from foreword.core.params import SamplingParams
+from foreword.core.params import SamplingParams, check_int, check_number
+
+MAX_PRIORITY = 2**31 - 1
+MAX_TTFT_SLO_MS = 24 * 3600 * 1000.0
 
 
 class FinishReason(str, Enum):
@@ -15,6 +18,30 @@ class FinishReason(str, Enum):
     LENGTH = "length"  # max_tokens or the context was reached
     ABORT = "abort"  # cancelled: the client left, or the engine stopped
     ERROR = "error"  # the step failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Urgency:
+    """How soon a request wants its first token; scheduling policies decide what comes of it.
+
+    Attributes:
+        priority: smaller is served earlier (vLLM's meaning), by the policy ``priority``.
+        ttft_slo_ms: within how many milliseconds the first token is wanted, for ``deadline``.
+
+    Raises:
+        InvalidRequestError: a value is of the wrong type or out of range.
+    """
+
+    priority: int = 0
+    ttft_slo_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+        if self.ttft_slo_ms is not None:
+            check_number("ttft_slo_ms", self.ttft_slo_ms, 0.0, MAX_TTFT_SLO_MS, open_low=True)
+
+
+NOT_URGENT = Urgency()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +62,4 @@ class Request:
     seed: int = 0
     arrival_s: float = 0.0
     cache_salt: str = ""
+    urgency: Urgency = NOT_URGENT

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 HeldBack = Literal["budget", "sequences", "blocks", "prefix"]
-"""Why a prompt got nothing in a step: the step's tokens were spent, as many sequences ran as may
-run at once, too few KV blocks were left, or its beginning was just being computed for another
-prompt, to be found in the cache a step later."""
+"""Why a prompt got nothing in a step: the step had all the tokens that it was to have, as many
+sequences ran as may run at once, too few KV blocks were left, or its beginning was just being
+computed for another prompt, to be found in the cache a step later."""
 
 STEPS_KEPT = 2**15
 
@@ -58,6 +58,7 @@ class StepRecord:
         number: counts from 0.
         planned_s: planning began.
         began_s: the backend began.
+        predicted_s: how long the backend was expected to take.
         ended_s: the backend was done, or had failed.
         applied_s: the results were taken in and their text was ready to be sent.
         sampling_s: how long sampling took, at the end of what the backend did.
@@ -67,9 +68,17 @@ class StepRecord:
     planned_s: float
     began_s: float
     notes: PlanNotes
+    predicted_s: float = 0.0
     ended_s: float | None = None
     applied_s: float | None = None
     sampling_s: float = 0.0
+
+    @property
+    def prediction_error(self) -> float:
+        """How far the prediction was off, over the time that the backend took."""
+        assert self.ended_s is not None
+        took_s = max(1e-9, self.ended_s - self.began_s)
+        return abs(self.predicted_s - took_s) / took_s
 
     @property
     def num_tokens(self) -> int:
@@ -88,9 +97,11 @@ class StepLog:
         self._ring: list[StepRecord | None] = [None] * size
         self.next_number = 0
 
-    def begin(self, planned_s: float, began_s: float, notes: PlanNotes) -> StepRecord:
+    def begin(
+        self, planned_s: float, began_s: float, notes: PlanNotes, predicted_s: float = 0.0
+    ) -> StepRecord:
         """Add a step that is about to run; the oldest is forgotten."""
-        record = StepRecord(self.next_number, planned_s, began_s, notes)
+        record = StepRecord(self.next_number, planned_s, began_s, notes, predicted_s)
         self._ring[record.number % len(self._ring)] = record
         self.next_number += 1
         return record

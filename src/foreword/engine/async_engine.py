@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from foreword.core.params import SamplingParams
-from foreword.core.request import Request
+from foreword.core.request import NOT_URGENT, Request, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
@@ -151,12 +151,14 @@ class AsyncEngine:
         arrival_s: float | None = None,
         cache_salt: str = "",
         trace: RequestTrace | None = None,
+        urgency: Urgency = NOT_URGENT,
     ) -> AsyncIterator[RequestDelta]:
         """Run a request and yield its deltas. Closing the iterator aborts the request.
 
         Args:
             cache_salt: only requests with the same one share computed blocks.
             trace: is filled in as the request gets on.
+            urgency: for the scheduling policy.
 
         Raises:
             InvalidRequestError: it cannot be served as written; before any delta.
@@ -171,6 +173,7 @@ class AsyncEngine:
             request_id=request_id,
             arrival_s=arrival_s,
             cache_salt=cache_salt,
+            urgency=urgency,
         )
         if request.request_id in self._streams:
             raise InvalidRequestError(

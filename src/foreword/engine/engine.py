@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
-from foreword.core.request import FinishReason, Request
+from foreword.core.request import NOT_URGENT, FinishReason, Request, Urgency
 from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.cache_control import CacheControl
@@ -20,7 +20,7 @@ from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
-from foreword.sched import Scheduler, SchedulerStats, SequenceUpdate
+from foreword.sched import CostModel, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
 from foreword.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Engine:
         self.model_name = model_name
         self.clock = clock
         cache = KVCache(config.cache, cache_root)
-        self.scheduler = Scheduler(config.scheduler, cache)
+        self._cost = CostModel()
+        self.scheduler = Scheduler(config.scheduler, cache, self._cost)
         self._loader: TierLoader | None = None
         if tiers:
             from foreword.tiers.loader import TierLoader
@@ -104,6 +105,7 @@ class Engine:
         request_id: str | None = None,
         arrival_s: float | None = None,
         cache_salt: str = "",
+        urgency: Urgency = NOT_URGENT,
     ) -> Request:
         """Check a request and complete it. Safe to call from any thread.
 
@@ -126,6 +128,7 @@ class Engine:
             seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
             arrival_s=self.clock() if arrival_s is None else arrival_s,
             cache_salt=cache_salt,
+            urgency=urgency,
         )
 
     def _check_prompt(self, prompt: tuple[int, ...]) -> None:
@@ -156,20 +159,26 @@ class Engine:
         return max(1, min(room, self.scheduler.max_sequence_tokens - num_prompt_tokens))
 
     def warm_up(self) -> None:
-        """Run a step that nobody asked for, so that the first request finds everything in memory.
+        """Run steps that nobody asked for, so that the first request finds everything in memory.
 
-        Weights are read from the file, and buffers are made, on first use. To be called before the
-        first request: it writes to blocks that the scheduler believes to be free.
+        Weights are read from the file, and buffers are made, on first use. Two more short steps
+        tell the cost model how fast this machine is. To be called before the first request: it
+        writes to blocks that the scheduler believes to be free.
         """
-        step = SequenceStep(
-            seq_id=-1,
-            token_ids=[0] * _WARM_UP_TOKENS,
-            start=0,
-            block_table=[0],
-            draws=(0,),
-            params=SamplingParams(temperature=0.0),
-        )
-        self.backend.execute(StepPlan((step,)))
+        for index, num_tokens in enumerate((_WARM_UP_TOKENS, 1, _WARM_UP_TOKENS)):
+            step = SequenceStep(
+                seq_id=-1,
+                token_ids=[0] * num_tokens,
+                start=0,
+                block_table=[0],
+                draws=(0,),
+                params=SamplingParams(temperature=0.0),
+            )
+            plan = StepPlan((step,))
+            began_s = self.clock()
+            self.backend.execute(plan)
+            if index > 0:
+                self._cost.observe(StepLoad.of(plan), self.clock() - began_s)
 
     def add(self, request: Request, trace: RequestTrace | None = None) -> None:
         """Queue a request.
@@ -231,9 +240,10 @@ class Engine:
         plan = self.scheduler.plan(planned_s)
         if plan is None:
             return []
-        record = self._begin(planned_s, plan)
+        load = StepLoad.of(plan)
+        record = self._begin(planned_s, plan, self._cost.predict(load))
         try:
-            return self._execute(plan, record)
+            return self._execute(plan, load, record)
         finally:
             record.applied_s = self.clock()
 
@@ -250,15 +260,15 @@ class Engine:
         if not self.scheduler.has_work and loader.has_work:
             loader.wait(_LOAD_NAP_S)
 
-    def _begin(self, planned_s: float, plan: StepPlan) -> StepRecord:
-        record = self.steps.begin(planned_s, self.clock(), plan.notes)
+    def _begin(self, planned_s: float, plan: StepPlan, predicted_s: float) -> StepRecord:
+        record = self.steps.begin(planned_s, self.clock(), plan.notes, predicted_s)
         for chunk in plan.notes.chunks:
             self._running[chunk.request_id].trace.chunks.append((record, chunk))
         for request_id in plan.notes.preempted:
             self._running[request_id].trace.preemptions += 1
         return record
 
-    def _execute(self, plan: StepPlan, record: StepRecord) -> list[RequestDelta]:
+    def _execute(self, plan: StepPlan, load: StepLoad, record: StepRecord) -> list[RequestDelta]:
         try:
             result = self.backend.execute(plan)
         except BackendError as error:
@@ -270,6 +280,7 @@ class Engine:
                 del self._running[request_id]
             raise
         record.ended_s = now = self.clock()
+        self._cost.observe(load, now - record.began_s)
         if self._loader is not None:
             self._loader.observe(plan.num_tokens, now - record.began_s)
         record.sampling_s = result.sampling_s

@@ -15,6 +15,7 @@ SECONDS = (
     *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
     *(1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0),
 )
+RATIOS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 TOKENS = tuple(float(2**power) for power in range(18))
 
 
@@ -100,6 +101,12 @@ ERRORS = _counter("errors", "Requests answered with an error.", status="the HTTP
 
 STEP_DURATION = _seconds("step_duration_seconds", "One step of the engine, planning to results.")
 STEP_TOKENS = _tokens("step_tokens", "Tokens computed in one step.")
+STEP_PREDICTION_ERROR = Metric(
+    "step_time_prediction_error_ratio",
+    Kind.HISTOGRAM,
+    "How far the scheduler's prediction of a step's time was off, over that time.",
+    buckets=RATIOS,
+)
 RUNNING = _gauge("num_requests_running", "Sequences that run.")
 WAITING = _gauge("num_requests_waiting", "Sequences that wait.")
 PROMPT_TOKENS = _counter(
@@ -128,7 +135,8 @@ GROUPS: Mapping[str, tuple[Metric, ...]] = {
         *(PROMPT_LENGTH, GENERATION_LENGTH, COMPLETIONS, ERRORS),
     ),
     "Engine": (
-        *(RUNNING, WAITING, STEP_DURATION, STEP_TOKENS, PROMPT_TOKENS, GENERATION_TOKENS),
+        *(RUNNING, WAITING, STEP_DURATION, STEP_TOKENS, STEP_PREDICTION_ERROR),
+        *(PROMPT_TOKENS, GENERATION_TOKENS),
         *(COMPUTED_TOKENS, RECOMPUTED_TOKENS, PREEMPTIONS),
     ),
     "KV cache": (KV_BLOCKS, KV_USAGE),

@@ -43,7 +43,7 @@ _FED = (
     *(catalog.TTFT, catalog.TTFT_PART, catalog.ITL, catalog.TPOT, catalog.E2E),
     *(catalog.QUEUE, catalog.PREFILL, catalog.DECODE),
     *(catalog.PROMPT_LENGTH, catalog.GENERATION_LENGTH, catalog.COMPLETIONS, catalog.ERRORS),
-    *(catalog.STEP_DURATION, catalog.STEP_TOKENS),
+    *(catalog.STEP_DURATION, catalog.STEP_TOKENS, catalog.STEP_PREDICTION_ERROR),
 )
 
 
@@ -87,6 +87,7 @@ class ServingMetrics:
         assert step.applied_s is not None
         self._series.of(catalog.STEP_DURATION).observe(step.applied_s - step.planned_s)
         self._series.of(catalog.STEP_TOKENS).observe(step.num_tokens)
+        self._series.of(catalog.STEP_PREDICTION_ERROR).observe(step.prediction_error)
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""

@@ -1,15 +1,15 @@
 """Decides, step by step, which tokens of which sequences are computed."""
 
+from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.outputs import SchedulerStats, SequenceUpdate
-from foreword.sched.policy import FirstComeFirstServed, Policy
 from foreword.sched.scheduler import Scheduler
 from foreword.sched.sequence import Sequence
 
 __all__ = [
-    "FirstComeFirstServed",
-    "Policy",
+    "CostModel",
     "Scheduler",
     "SchedulerStats",
     "Sequence",
     "SequenceUpdate",
+    "StepLoad",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.core.trace import Chunk, HeldBack, PlanNotes
+from foreword.sched.cost import StepLoad
 from foreword.sched.sequence import Sequence
 
 
@@ -12,6 +13,8 @@ class Batch:
 
     Attributes:
         budget: tokens that may still be added.
+        load: what has been added, as the cost model sees it.
+        num_ending: prompts whose last tokens are in it.
         held_back, deferred, preempted: see `PlanNotes`.
     """
 
@@ -22,7 +25,9 @@ class Batch:
         "chunks",
         "deferred",
         "held_back",
+        "load",
         "num_decodes",
+        "num_ending",
         "preempted",
         "sequences",
         "steps",
@@ -35,7 +40,9 @@ class Batch:
         self.steps: list[SequenceStep] = []
         self.block_copies: list[tuple[int, int]] = []
         self.chunks: list[Chunk] = []
+        self.load = StepLoad()
         self.num_decodes = 0
+        self.num_ending = 0
         self.held_back: HeldBack | None = None
         self.deferred: list[str] = []
         self.preempted: list[str] = []
@@ -45,11 +52,13 @@ class Batch:
         self.budget -= count
         self.sequences.append(seq)
         self.steps.append(seq.step(count))
+        self.load.add(count, seq.num_computed)
         if count == 1 and seq.num_computed >= seq.tracked.num_prompt_tokens:
             self.num_decodes += 1
         else:
             request_id = seq.tracked.request.request_id
             self.chunks.append(Chunk(request_id, seq.num_computed, count))
+            self.num_ending += count == seq.num_missing
 
     def computes_prefix_of(self, seq: Sequence) -> bool:
         """Whether the step computes a block that ``seq`` needs and will find in the cache then."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 
 from foreword.config.scheduler import SchedulerConfig
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult
+from foreword.core.trace import HeldBack
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
+from foreword.sched.cost import CostModel
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
-from foreword.sched.policy import FirstComeFirstServed, Policy
+from foreword.sched.packing import Packing
+from foreword.sched.policy import POLICIES
+from foreword.sched.queue import Line, WaitingQueue
 from foreword.sched.sequence import Sequence, TrackedRequest
 
 _MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
@@ -26,8 +29,9 @@ class Scheduler:
 
     A sequence has known and computed tokens, and a step lets computed catch up. Every running
     sequence that misses one token gets it; what is left of the step's token budget goes to longer
-    stretches (prompts, and sequences that resume) in the order of a policy. A prompt with
-    ``n > 1`` is computed once and then forks.
+    stretches (prompts, and sequences that resume) in the order of a policy and within the bounds of
+    `Packing`. So any number of prompts may be part-way, and a shorter one passes a longer one. A
+    prompt with ``n > 1`` is computed once and then forks.
 
     A sequence gets the blocks of its known tokens when it is admitted, and one more whenever it
     outgrows them. When none is left, the youngest running sequence gives its blocks up and waits,
@@ -39,20 +43,21 @@ class Scheduler:
     Args:
         config: limits of a step and of a sequence.
         cache: the blocks; the scheduler is their only user.
-        policy: the order of prompts.
+        cost: predicts how long steps take; whoever runs them keeps it informed.
     """
 
     def __init__(
-        self, config: SchedulerConfig, cache: KVCache, policy: Policy | None = None
+        self, config: SchedulerConfig, cache: KVCache, cost: CostModel | None = None
     ) -> None:
         self._config = config
         self._cache = cache
-        self._policy = policy or FirstComeFirstServed()
+        self._policy = POLICIES[config.scheduling_policy]()
+        self._packing = Packing(self._policy, cost or CostModel(), config.tpot_slo_ms)
         # each running sequence may need a token in the same step
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
         self._running: list[Sequence] = []  # oldest first
-        self._waiting: OrderedDict[int, Sequence] = OrderedDict()  # by seq_id, next one first
+        self._waiting = WaitingQueue(self._policy)
         self._in_flight: tuple[list[Sequence], StepPlan] | None = None
         self._totals = Counters()
         self._orders = count()
@@ -103,7 +108,9 @@ class Scheduler:
         seq = Sequence.first(next(self._seq_ids), tracked, self._cache)
         tracked.sequences.append(seq)
         self._requests[request.request_id] = tracked
-        self._waiting[seq.seq_id] = seq
+        hit = seq.table.match(seq.max_cached_tokens)
+        seq.num_expected = hit.num_tokens(self._cache.block_size)
+        self._waiting.add(seq)
 
     def abort(
         self,
@@ -223,36 +230,55 @@ class Scheduler:
         self._totals.preemptions += 1
         self._running.remove(seq)
         seq.pause()
-        self._waiting[seq.seq_id] = seq
-        self._waiting.move_to_end(seq.seq_id, last=False)
+        self._waiting.add(seq)
 
     def _plan_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
         part_way = [seq for seq in self._running if seq.num_missing > 1]
-        slots = sum(len(seq.draws) for seq in self._running) if self._waiting else 0
-        admitted: list[Sequence] = []
-        for seq in self._policy.order(chain(part_way, self._waiting.values()), now):
-            if batch.budget == 0:
-                batch.held_back = "budget"
+        line = Line(self._policy, part_way, self._waiting)
+        candidates = (next(iter(part_way), None), self._waiting.longest_waiting)
+        aged = self._packing.aged((seq for seq in candidates if seq), now)
+        if aged is line.first:
+            aged = None  # it needs no share: it may have all
+        if aged is not None:
+            batch.held_back = self._serve(aged, batch, self._packing.share(batch.budget), now)
+        if batch.held_back is not None:
+            line.close()  # what it lacks is for nobody else
+        for seq in line:
+            if seq is aged:
+                continue
+            held_back = self._serve(seq, batch, batch.budget, now, line.num_left + 1)
+            batch.held_back = batch.held_back or held_back
+            if held_back == "budget" or len(batch.deferred) > _MOST_DEFERRED:
                 break
-            if len(batch.deferred) == _MOST_DEFERRED:
-                batch.held_back = "prefix"
-                break
-            if seq.seq_id in self._waiting:
-                if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
-                    batch.defer(seq)  # sooner done by finding it in the cache, a step later
-                    continue
-                slots += len(seq.draws)
-                if slots > self._max_running:
-                    batch.held_back = "sequences"
-                    break
-                if not self._start(seq, slots, batch, now):
-                    batch.held_back = "blocks"
-                    break
-                admitted.append(seq)
-            batch.add(seq, min(seq.num_missing, batch.budget))
-        for seq in admitted:
-            del self._waiting[seq.seq_id]
+            if held_back in ("sequences", "blocks"):
+                line.close()
+        for seq in batch.sequences:
+            self._waiting.discard(seq)
+
+    def _serve(
+        self, seq: Sequence, batch: Batch, most: int, now: float, num_behind: int = 0
+    ) -> HeldBack | None:
+        """Plan up to ``most`` tokens of a prompt.
+
+        Returns:
+            Why it got none; None also where it is sooner done by finding its prefix in the cache, a
+            step later.
+        """
+        most = self._packing.most_tokens(batch, seq, most, num_behind)
+        if most == 0:
+            return "budget"
+        if seq in self._waiting:
+            if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
+                batch.defer(seq)
+                return "prefix" if len(batch.deferred) == _MOST_DEFERRED else None
+            slots = len(seq.draws) + sum(len(other.draws) for other in self._running)
+            if slots > self._max_running:
+                return "sequences"
+            if not self._start(seq, slots, batch, now):
+                return "blocks"
+        batch.add(seq, min(seq.num_missing, most))
+        return None
 
     def _start(self, seq: Sequence, slots: int, batch: Batch, now: float) -> bool:
         """Admit a waiting sequence if its known tokens fit, beside what is running.
@@ -338,7 +364,7 @@ class Scheduler:
         """Take a sequence out of everything but the list of running ones (see `_sweep`)."""
         seq.ended = True
         seq.table.release()
-        self._waiting.pop(seq.seq_id, None)
+        self._waiting.discard(seq)
         seq.tracked.sequences.remove(seq)
         if not seq.tracked.sequences:
             del self._requests[seq.tracked.request.request_id]

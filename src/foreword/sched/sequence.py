@@ -105,6 +105,7 @@ class Sequence:
         token_ids: known tokens, prompt first.
         num_computed: leading tokens whose KV is in the blocks of ``table``.
         table: the blocks; empty while the sequence waits.
+        num_expected: leading tokens that the cache held when the sequence began to wait.
         ended: whether it has left the scheduler.
     """
 
@@ -113,6 +114,7 @@ class Sequence:
         "draws",
         "ended",
         "num_computed",
+        "num_expected",
         "seq_id",
         "table",
         "token_ids",
@@ -133,6 +135,7 @@ class Sequence:
         self.token_ids = token_ids
         self.table = table
         self.num_computed = 0
+        self.num_expected = 0
         self._num_computed_before = 0  # the most before a preemption
         self.ended = False
 
@@ -158,6 +161,16 @@ class Sequence:
     def num_missing(self) -> int:
         """Known tokens that are not computed; at least 1 while the sequence lives."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_uncached(self) -> int:
+        """Known tokens that will have to be computed, as far as can be told before it starts."""
+        return len(self.token_ids) - max(self.num_computed, self.num_expected)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it has begun to answer."""
+        return len(self.token_ids) > self.tracked.num_prompt_tokens
 
     @property
     def max_cached_tokens(self) -> int:
@@ -232,7 +245,7 @@ class Sequence:
     def pause(self) -> None:
         """Give the blocks up; the known tokens stay."""
         self._num_computed_before = max(self._num_computed_before, self.num_computed)
-        self.num_computed = 0
+        self.num_computed = self.num_expected = 0
         self.table.release()
 
     def _banned_token_ids(self) -> tuple[int, ...]:

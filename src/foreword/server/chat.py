@@ -27,7 +27,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         """Continue a conversation."""
         body = parse(ChatRequest, await service.json(request))
         service.check_model(body.model)
-        params = body.params()
+        params, urgency = body.params(), body.urgency()
         messages = body.for_template()
         life = lifetime_of(request)
         life.parsed_s = time.monotonic()
@@ -47,6 +47,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             param="messages",
             stream=bool(body.stream),
             cache_salt=body.cache_salt,
+            urgency=urgency,
         )
         dialect = ChatDialect(service.engine.tokenizer, with_logprobs=params.logprobs is not None)
         return await respond(

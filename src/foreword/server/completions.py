@@ -28,7 +28,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         """Continue one or more texts."""
         body = parse(CompletionRequest, await service.json(request))
         service.check_model(body.model)
-        params = body.params()
+        params, urgency = body.params(), body.urgency()
         texts = body.prompts()
         life = lifetime_of(request)
         life.parsed_s = time.monotonic()
@@ -45,6 +45,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             param="prompt",
             stream=bool(body.stream),
             cache_salt=body.cache_salt,
+            urgency=urgency,
         )
         dialect = CompletionDialect(
             service.engine.tokenizer,

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
 from foreword.core.params import SamplingParams
-from foreword.core.request import FinishReason
+from foreword.core.request import FinishReason, Urgency
 from foreword.core.trace import RequestTrace
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
@@ -27,6 +27,7 @@ class Generation:
         observers: told of what is written, and of the end.
         record: of the request; completed here.
         prompts: token ids, a list for each prompt.
+        urgency: of all of them.
         param: how the caller spells the parameter that holds the prompt.
         cache_salt: see `foreword.core.request.Request`.
     """
@@ -40,12 +41,14 @@ class Generation:
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
         *,
+        urgency: Urgency,
         param: str,
         cache_salt: str,
     ) -> None:
         self.record = record
         self.prompts = prompts
         self.params = params
+        self._urgency = urgency
         self._engine = engine
         self._cache_salt = cache_salt
         self._history = history
@@ -128,6 +131,7 @@ class Generation:
             arrival_s=self.record.lifetime.received_s,
             cache_salt=self._cache_salt,
             trace=self._traces[index],
+            urgency=self._urgency,
         )
 
     def _take_in(self, index: int, delta: RequestDelta) -> None:

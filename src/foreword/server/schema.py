@@ -13,6 +13,7 @@ from foreword.core.params import (
     MAX_STOP_TOKEN_IDS,
     SamplingParams,
 )
+from foreword.core.request import Urgency
 from foreword.errors import InvalidRequestError
 from foreword.server.errors import ApiError, spelled
 
@@ -169,6 +170,16 @@ class _Sampled(_Body):
     prompt_logprobs: int | None = None
     cache_salt: CacheSalt | None = None
     timing: bool | None = None
+    priority: int | None = None
+    ttft_slo_ms: float | None = None
+
+    def urgency(self) -> Urgency:
+        """Return how soon the answer is wanted.
+
+        Raises:
+            InvalidRequestError: a value that cannot work.
+        """
+        return Urgency(priority=self.priority or 0, ttft_slo_ms=self.ttft_slo_ms)
 
     @property
     def include_usage(self) -> bool:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from foreword.config.server import ServerConfig
 from foreword.core.params import SamplingParams
+from foreword.core.request import Urgency
 from foreword.engine.async_engine import AsyncEngine
 from foreword.metrics.history import RequestHistory
 from foreword.metrics.observer import RequestObserver
@@ -74,6 +75,7 @@ class Service:
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
         *,
+        urgency: Urgency,
         param: str,
         stream: bool,
         cache_salt: str | None,
@@ -103,6 +105,7 @@ class Service:
             record,
             prompts,
             params,
+            urgency=urgency,
             param=param,
             cache_salt=self.cache_salt(request, cache_salt),
         )

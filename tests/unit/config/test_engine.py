@@ -78,6 +78,19 @@ def test_nonsense_is_refused_by_name(name: str, value: int) -> None:
     assert caught.value.option == name
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("tpot_slo_ms", value) for value in (0.0, -1.0, float("nan"), float("inf"))),
+        ("scheduling_policy", "random"),
+    ],
+)
+def test_impossible_scheduling_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match="must be") as caught:
+        resolved(**{name: value})
+    assert caught.value.option == name
+
+
 def test_a_context_over_the_models_is_refused() -> None:
     with pytest.raises(ConfigError, match="2048"):
         resolved(max_model_len=2049)

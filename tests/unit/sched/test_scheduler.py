@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 from support.scheduling import World, alone, check_outputs, make_request, prompt
 
 from foreword.core.request import FinishReason
 from foreword.core.step import SequenceResult, StepResult
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
-from foreword.sched import FirstComeFirstServed, Sequence
+from foreword.sched.policy import FirstComeFirstServed
 
 # --- what goes into a step
 
@@ -62,37 +60,19 @@ def test_no_more_run_than_can_have_a_token_in_one_step() -> None:
     check_outputs(world)
 
 
-def test_prompts_are_served_in_the_order_of_the_policy() -> None:
-    class ShortestFirst:
-        def order(self, prompts: Iterable[Sequence], now: float) -> Iterable[Sequence]:
-            return sorted(prompts, key=lambda seq: seq.num_missing)
-
-    world = World(budget=8, policy=ShortestFirst())
-    world.add(make_request("long", prompt(80), max_tokens=1))
-    world.step()
-    world.add(make_request("short", prompt(6, first=3), max_tokens=1))
-    world.step()
-    assert world.shares == [{"long": 8}, {"short": 6, "long": 2}]
-
-
-def test_a_long_queue_costs_nothing() -> None:
-    class Counting(FirstComeFirstServed):
-        seen = 0
-
-        def order(self, prompts: Iterable[Sequence], now: float) -> Iterable[Sequence]:
-            for seq in prompts:
-                self.seen += 1
-                yield seq
-
-    policy = Counting()
-    world = World(max_seqs=2, policy=policy)
+def test_a_long_queue_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked = []
+    monkeypatch.setattr(
+        FirstComeFirstServed, "key", lambda policy, seq: (ranked.append(seq), ())[1]
+    )
+    world = World(max_seqs=2)
     for number in range(200):
         world.add(make_request(f"r{number}", prompt(4), max_tokens=50, ignore_eos=True))
     world.step()
-    policy.seen = 0
+    ranked.clear()
     for _ in range(20):
         world.step()
-    assert policy.seen == 20  # the head of the queue, once a step
+    assert not ranked  # only when they came
 
 
 def test_nothing_to_do_is_no_step() -> None:

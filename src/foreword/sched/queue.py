@@ -1,0 +1,100 @@
+"""Sequences in the order of a policy: those that wait, and those that a step may serve."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from foreword.sched.policy import Policy
+from foreword.sched.sequence import Sequence
+
+Rank = tuple[bool, tuple[float, ...], tuple[int, int]]
+
+
+def rank(policy: Policy, seq: Sequence) -> Rank:
+    """Sorts prompts: streams that were preempted go on before all else, then as the policy says."""
+    return not seq.is_stream, policy.key(seq), seq.rank
+
+
+class WaitingQueue:
+    """Sequences without blocks, the next one first. Adding and removing cost O(log n) ranks."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._line: list[tuple[Rank, Sequence]] = []
+        self._entries: dict[int, tuple[Rank, Sequence]] = {}  # as they were added
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return (seq for _, seq in self._line)
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq.seq_id in self._entries
+
+    @property
+    def longest_waiting(self) -> Sequence | None:
+        """The one that was added first."""
+        return next((seq for _, seq in self._entries.values()), None)
+
+    def ranked(self) -> Iterator[tuple[Rank, Sequence]]:
+        """The sequences with what sorts them. The queue must not change meanwhile."""
+        return iter(self._line)
+
+    def add(self, seq: Sequence) -> None:
+        """Put a sequence in its place."""
+        entry = rank(self._policy, seq), seq
+        self._entries[seq.seq_id] = entry
+        insort(self._line, entry, key=_first)
+
+    def discard(self, seq: Sequence) -> None:
+        """Take a sequence out, if it is there."""
+        entry = self._entries.pop(seq.seq_id, None)
+        if entry is not None:
+            del self._line[bisect_left(self._line, entry[0], key=_first)]
+
+
+class Line:
+    """The prompts that a step may serve, one after the other: part-way ones and waiting ones.
+
+    Lazy, so that a long queue costs nothing.
+    """
+
+    def __init__(self, policy: Policy, part_way: Iterable[Sequence], waiting: WaitingQueue) -> None:
+        ranked = [(rank(policy, seq), seq) for seq in part_way]
+        self._part_way = deque(sorted(ranked, key=_first))
+        self._waiting = waiting.ranked()
+        self._next_waiting = next(self._waiting, None)
+        self._num_left = len(ranked) + len(waiting)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        while (seq := self.first) is not None:
+            self._num_left -= 1
+            if self._part_way and self._part_way[0][1] is seq:
+                self._part_way.popleft()
+            else:
+                self._next_waiting = next(self._waiting, None)
+            yield seq
+
+    @property
+    def first(self) -> Sequence | None:
+        """The one that comes next."""
+        entry = self._next_waiting
+        if self._part_way and (entry is None or self._part_way[0][0] < entry[0]):
+            entry = self._part_way[0]
+        return entry[1] if entry else None
+
+    @property
+    def num_left(self) -> int:
+        """How many have not been handed out."""
+        return self._num_left
+
+    def close(self) -> None:
+        """Hand out no more waiting ones."""
+        self._next_waiting = None
+
+
+def _first(entry: tuple[Rank, Sequence]) -> Rank:
+    return entry[0]
