@@ -8,11 +8,7 @@ COMMA  := ,
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -type f)
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help demo test lint format build bench bench-selftest sanitize clean
-=======
-.PHONY: help demo test lint format build bench soak sanitize clean
->>>>>>> 31fdc2b (wip)
+.PHONY: help demo test lint format build bench bench-selftest soak sanitize clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -62,14 +58,12 @@ format: $(VENV)/.dev  ## rewrite to the project's style
 bench: $(VENV)/.built  ## TTFT and decode speed of the default model
 	$(BIN)/foreword bench latency
 
-<<<<<<< HEAD
 bench-selftest: $(VENV)/.built $(VENV)/.dev  ## whether the measuring tools measure right, for some minutes
 	$(BIN)/foreword pull smollm2:135m
 	$(BIN)/python -m pytest tests/selftest -m selftest -s $(PYTEST_ARGS)
-=======
+
 soak: $(VENV)/.built $(VENV)/.dev  ## the prefix cache and its tiers under random load, MINUTES (10) long
 	SOAK_S=$$(( $(or $(MINUTES),10) * 60 )) $(BIN)/python -m pytest tests/e2e/test_soak.py -q -s $(PYTEST_ARGS)
->>>>>>> 31fdc2b (wip)
 
 # The C++ core with checks in it, each kind in a build folder of its own; not part of `make test`.
 SANITIZED = $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
