@@ -156,3 +156,19 @@ def test_prompts_that_part_at_every_token_take_no_more_than_the_pool() -> None:
         assert len(sequences.prefixes) == usage.cached
         assert usage.free + usage.cached == 64
     assert len(sequences.prefixes._eviction._heap) <= 2 * 64 + 64
+
+
+def test_what_comes_back_after_others_is_found_whole() -> None:
+    sequences = Sequences(9)
+    for number, expected in ((1, 0), (2, 0), (1, 48), (3, 0), (2, 48), (1, 48)):
+        assert sequences.run(document(number, 3)) == expected
+
+
+def test_chats_that_take_turns_compute_only_what_is_new() -> None:
+    sequences = Sequences(64)
+    chats = [[number] * 5 for number in (1, 2, 3)]
+    for turn in range(30):
+        for number, chat in enumerate(chats):
+            known = len(chat)
+            chat += [10 * turn + number] * 10
+            assert sequences.run(chat) == (known if turn else 0)
