@@ -72,6 +72,7 @@ class AsyncEngine:
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[str, _Stream] = {}
+        self._errands: set[concurrent.futures.Future[Any]] = set()  # of `between_steps`
         self._drained: asyncio.Event | None = None
         self._accepting = False
 
@@ -98,6 +99,7 @@ class AsyncEngine:
             self._wake.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
+        self._drop_errands(EngineStoppedError("the server is shutting down"))
         await asyncio.to_thread(self._engine.close)
 
     @property
@@ -217,8 +219,12 @@ class AsyncEngine:
             except Exception as error:
                 done.set_exception(error)
 
-        self._send(do)
-        return await asyncio.wrap_future(done)
+        self._errands.add(done)
+        try:
+            self._send(do)
+            return await asyncio.wrap_future(done)
+        finally:
+            self._errands.remove(done)
 
     # On the event loop.
 
@@ -236,9 +242,16 @@ class AsyncEngine:
     def _die(self, error: ForewordError) -> None:
         self._accepting = False  # the thread may live a moment longer
         self._end_all(error)
+        self._drop_errands(error)
 
     def _end_all(self, error: ForewordError) -> None:
         self._deliver([(request_id, error) for request_id in self._streams])
+
+    def _drop_errands(self, error: ForewordError) -> None:
+        """Tell those who wait for a step loop that does nothing more."""
+        for errand in self._errands:
+            if not errand.done() and errand.set_running_or_notify_cancel():
+                errand.set_exception(error)
 
     # In the step loop's thread.
 

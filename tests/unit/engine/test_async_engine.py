@@ -174,3 +174,44 @@ def test_who_leaves_before_its_work_between_steps_disturbs_nobody() -> None:
         assert (await engine.between_steps(lambda engine: engine.cache.clear())).blocks > 0
 
     run(scenario, on_step=lambda plan: bool(gate.wait(10)))
+
+
+def test_work_between_steps_that_is_never_reached_is_told_so() -> None:
+    holding = threading.Event()
+
+    def die(record: object) -> None:
+        holding.wait(10)
+        raise RuntimeError("planted")
+
+    async def scenario(engine: AsyncEngine) -> None:
+        engine.on_step = die
+        asking = asyncio.ensure_future(text_of(engine, "say:a"))
+        await until(lambda: engine.steps.next_number > 0)
+        look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
+        await asyncio.sleep(0)  # it is in the inbox
+        holding.set()
+        for waiting in (asking, look):
+            with pytest.raises(BackendError, match="planted"):
+                await waiting
+
+    run(scenario)
+
+
+def test_work_between_steps_that_comes_too_late_is_told_so() -> None:
+    async def main() -> None:
+        holding = threading.Event()
+        engine = AsyncEngine(tiny_engine(on_step=lambda plan: bool(holding.wait(10))))
+        await engine.start()
+        asking = asyncio.ensure_future(text_of(engine, "say:a"))
+        await until(lambda: engine.steps.next_number > 0)
+        look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
+        await asyncio.sleep(0)
+        ending = asyncio.ensure_future(engine.shutdown())
+        await asyncio.sleep(0.01)
+        holding.set()
+        await ending
+        for waiting in (asking, look):
+            with pytest.raises(EngineStoppedError):
+                await waiting
+
+    asyncio.run(main())
