@@ -65,6 +65,26 @@ std::vector<int32_t> encode(const Tokenizer& self, nb::bytes text, bool parse_sp
   return self.encode(utf8, parse_special);
 }
 
+std::vector<std::vector<int32_t>> encode_pieces(const Tokenizer& self, nb::bytes text, const std::vector<size_t>& ends,
+                                                bool parse_special, bool first) {
+  const std::string_view utf8 = view(text);
+  nb::gil_scoped_release unlocked;
+  std::vector<std::vector<int32_t>> ids;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    if (end < begin || end > utf8.size()) throw std::invalid_argument("the ends of pieces must ascend within the text");
+    ids.push_back(self.encode(utf8.substr(begin, end - begin), parse_special, first && begin == 0));
+    begin = end;
+  }
+  return ids;
+}
+
+std::vector<size_t> cuts(const Tokenizer& self, nb::bytes text, size_t spacing) {
+  const std::string_view utf8 = view(text);
+  nb::gil_scoped_release unlocked;
+  return self.cuts(utf8, spacing);
+}
+
 std::optional<int32_t> find(const Tokenizer& self, nb::bytes text) {
   const int32_t token = self.find(view(text));
   return token == kNoToken ? std::nullopt : std::optional(token);
@@ -103,6 +123,8 @@ void bind_text(nb::module_& m) {
       .def_static("bpe", &bpe, nb::arg("data"), nb::arg("offset"), nb::arg("count"), nb::arg("types"),
                   nb::arg("merges_offset"), nb::arg("merges_count"), nb::arg("split"), nb::arg("whole_words"))
       .def("encode", &encode, nb::arg("text"), nb::arg("parse_special"))
+      .def("encode_pieces", &encode_pieces, nb::arg("text"), nb::arg("ends"), nb::arg("parse_special"), nb::arg("first"))
+      .def("cuts", &cuts, nb::arg("text"), nb::arg("spacing"))
       .def("find", &find, nb::arg("text"))
       .def("protect", [](const Tokenizer& self, nb::bytes text) { return to_bytes(self.protect(view(text))); }, nb::arg("text"))
       .def("token_bytes", [](const Tokenizer& self, int64_t id) { return to_bytes(self.token_bytes(checked(self, id))); },

@@ -1,5 +1,7 @@
 #include "foreword/tokenizer.h"
 
+#include <algorithm>
+
 namespace foreword {
 namespace {
 
@@ -15,6 +17,15 @@ std::string without(std::string_view text, std::string_view part) {
   return out;
 }
 
+constexpr bool is_letter(char byte) { return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'); }
+
+bool spans_words(std::string_view token) {
+  for (size_t at = token.find(' ', 1); at != std::string_view::npos; at = token.find(' ', at + 1)) {
+    if (is_letter(token[at - 1])) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
@@ -22,6 +33,7 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
     const TokenType type = vocabulary_.type(id);
     if (type == TokenType::Control || type == TokenType::Unknown) control_.add(vocabulary_.text(id), id);
     if (type == TokenType::UserDefined) user_defined_.add(vocabulary_.text(id), id);
+    if (type != TokenType::Normal && type != TokenType::Unused && spans_words(vocabulary_.text(id))) has_cuts_ = false;
   }
 }
 
@@ -30,13 +42,12 @@ int32_t Tokenizer::find(std::string_view text) const {
   return token != kNoToken ? token : control_.find(text);
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special, bool first) const {
   std::vector<int32_t> ids;
   if (!parse_special) {
-    encode_text(text, true, ids);
+    encode_text(text, first, ids);
     return ids;
   }
-  bool first = true;
   for (const Piece& piece : control_.split(text)) {
     if (piece.token != kNoToken) {
       ids.push_back(piece.token);
@@ -46,6 +57,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special
     first = piece.token != kNoToken;
   }
   return ids;
+}
+
+std::vector<size_t> Tokenizer::cuts(std::string_view text, size_t spacing) const {
+  std::vector<size_t> found;
+  if (!has_cuts_) return found;
+  spacing = std::max<size_t>(1, spacing);
+  for (size_t at = text.find(' ', spacing); at < text.size() - 1; at = text.find(' ', at + 1)) {
+    if (!is_letter(text[at - 1]) || !is_letter(text[at + 1]) || !word_ends_after(text[at - 1])) continue;
+    found.push_back(at);
+    at += spacing - 1;
+  }
+  return found;
 }
 
 void Tokenizer::encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const {

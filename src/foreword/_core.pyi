@@ -332,6 +332,17 @@ class Tokenizer:
     def encode(self, text: bytes, parse_special: bool) -> list[int]:
         """Ids of a text; with ``parse_special``, marks of `protect` are dropped. No GIL."""
 
+    def encode_pieces(
+        self, text: bytes, ends: list[int], parse_special: bool, first: bool
+    ) -> list[list[int]]:
+        """Ids of each piece up to one of the ``ends``, which are from `cuts` or the last. No GIL.
+
+        ``first`` says that no text stands before. Raises ValueError for ends that do not ascend.
+        """
+
+    def cuts(self, text: bytes, spacing: int) -> list[int]:
+        """Where pieces of a text have ids that do not depend on its other pieces. No GIL."""
+
     def find(self, text: bytes) -> int | None:
         """The id of a token (of any type but byte) by its spelling."""
 

@@ -28,7 +28,7 @@ class ByteTokenizer:
     bos_token_id = None
     eos_token_ids = frozenset({EOS})
 
-    def encode(self, text: str, *, add_bos: bool | None = None) -> list[int]:
+    def encode(self, text: str, *, add_bos: bool | None = None, cache_salt: str = "") -> list[int]:
         del add_bos
         return list(text.encode(errors="replace"))
 
@@ -45,7 +45,7 @@ class ByteTokenizer:
         text = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return text + "assistant: " * add_generation_prompt
 
-    def encode_rendered(self, text: str) -> list[int]:
+    def encode_rendered(self, text: str, *, cache_salt: str = "") -> list[int]:
         return self.encode(text)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:

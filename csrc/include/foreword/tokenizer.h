@@ -103,7 +103,13 @@ class Tokenizer {
 
   // User-defined tokens are always matched whole; control and unknown tokens only with `parse_special`,
   // which also drops every `kGuard` from the text after it has been cut at them.
-  std::vector<int32_t> encode(std::string_view text, bool parse_special) const;
+  // `first` is false for text that follows one of its `cuts`.
+  std::vector<int32_t> encode(std::string_view text, bool parse_special, bool first = true) const;
+
+  // Byte offsets where a text can be cut so that the ids of the pieces, one after the other, are its ids,
+  // whatever stands before and after; each at least `spacing` bytes after the one before. All lie between
+  // an ASCII letter and a space that another ASCII letter follows: every splitting rule ends a word there.
+  std::vector<size_t> cuts(std::string_view text, size_t spacing) const;
 
   // The id of a token of any type but byte by its spelling, or kNoToken.
   int32_t find(std::string_view text) const;
@@ -126,12 +132,16 @@ class Tokenizer {
   // prompt or follows a token that was matched whole.
   virtual void encode_plain(std::string_view text, bool first, std::vector<int32_t>& ids) const = 0;
 
+  // Whether no token that text turns into holds this letter and a space after it.
+  virtual bool word_ends_after(char letter) const = 0;
+
   Vocabulary vocabulary_;
 
  private:
   void encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const;
 
   SpecialTokens control_, user_defined_;
+  bool has_cuts_ = true;  // no token that is matched whole reaches across one
 };
 
 class SpmTokenizer final : public Tokenizer {
@@ -144,6 +154,7 @@ class SpmTokenizer final : public Tokenizer {
 
  private:
   void encode_plain(std::string_view text, bool first, std::vector<int32_t>& ids) const override;
+  bool word_ends_after(char letter) const override { return !before_space_[static_cast<unsigned char>(letter)]; }
 
   void encode_word(std::string_view word, std::vector<Symbol>& symbols, std::vector<int32_t>& ids) const;
 
@@ -171,6 +182,7 @@ class BpeTokenizer final : public Tokenizer {
     int32_t rank, result;
   };
   void encode_plain(std::string_view text, bool first, std::vector<int32_t>& ids) const override;
+  bool word_ends_after(char) const override { return true; }
   void add_merge(std::string_view line, int32_t rank);
   const Merge* find_merge(int32_t left, int32_t right) const;
 

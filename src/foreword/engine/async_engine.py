@@ -129,18 +129,20 @@ class AsyncEngine:
         messages: Sequence[Mapping[str, Any]],
         *,
         on_rendered: Callable[[], None] = lambda: None,
+        cache_salt: str = "",
         **options: Any,
     ) -> list[int]:
         """`Tokenizer.encode_chat`, without holding up the event loop.
 
         Args:
             on_rendered: called, in another thread, between the template and the tokenizer.
+            cache_salt: as for `Tokenizer.encode`.
         """
 
         def encode() -> list[int]:
             text = self.tokenizer.render_chat(messages, **options)
             on_rendered()
-            return self.tokenizer.encode_rendered(text)
+            return self.tokenizer.encode_rendered(text, cache_salt=cache_salt)
 
         return await asyncio.to_thread(encode)
 

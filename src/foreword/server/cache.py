@@ -79,7 +79,7 @@ async def warm_up(
 ) -> dict[str, Any]:
     """Compute a prompt, and pin it where ``ttl_s`` says for how long; return what was done."""
     service.check_model(body.model)
-    tokens = await _token_ids(service, body)
+    tokens = await _token_ids(service, body, cache_salt)
     cached = 0
     async for delta in service.engine.generate(tokens, _ONLY_THE_PROMPT, cache_salt=cache_salt):
         cached = delta.num_cached_tokens
@@ -92,12 +92,18 @@ async def warm_up(
     return {"object": "cache.pin", "id": name, **done, "pinned_tokens": pin.num_tokens}
 
 
-async def _token_ids(service: Service, body: WarmRequest | WarmChatRequest) -> list[int]:
+async def _token_ids(
+    service: Service, body: WarmRequest | WarmChatRequest, cache_salt: str
+) -> list[int]:
     if isinstance(body, WarmChatRequest):
         return await service.engine.encode_chat(
-            body.for_template(), add_generation_prompt=bool(body.add_generation_prompt)
+            body.for_template(),
+            add_generation_prompt=bool(body.add_generation_prompt),
+            cache_salt=cache_salt,
         )
-    return await service.engine.encode(body.prompt) if isinstance(body.prompt, str) else body.prompt
+    if isinstance(body.prompt, str):
+        return await service.engine.encode(body.prompt, cache_salt=cache_salt)
+    return body.prompt
 
 
 def _state_json(service: Service, state: CacheState) -> dict[str, Any]:

@@ -36,7 +36,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
             life.templated_s = time.monotonic()
 
         prompt = await service.engine.encode_chat(
-            messages, add_generation_prompt=body.wants_answer, on_rendered=rendered
+            messages,
+            add_generation_prompt=body.wants_answer,
+            on_rendered=rendered,
+            cache_salt=service.cache_salt(request, body.cache_salt),
         )
         life.tokenised_s = time.monotonic()
         generation = service.generation(

@@ -32,8 +32,11 @@ def add_routes(app: FastAPI, service: Service) -> None:
         texts = body.prompts()
         life = lifetime_of(request)
         life.parsed_s = time.monotonic()
+        salt = service.cache_salt(request, body.cache_salt)
         prompts = [
-            await service.engine.encode(prompt) if isinstance(prompt, str) else prompt
+            await service.engine.encode(prompt, cache_salt=salt)
+            if isinstance(prompt, str)
+            else prompt
             for prompt in texts
         ]
         life.tokenised_s = time.monotonic()

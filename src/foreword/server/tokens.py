@@ -32,14 +32,18 @@ def add_routes(app: FastAPI, service: Service) -> None:
             chat = parse(TokenizeChatRequest, data)
             service.check_model(chat.model)
             ids = await service.engine.encode_chat(
-                chat.for_template(), add_generation_prompt=chat.wants_answer
+                chat.for_template(),
+                add_generation_prompt=chat.wants_answer,
+                cache_salt=service.cache_salt(request, None),
             )
             return await _tokens(service, ids, with_text=bool(chat.return_token_strs))
         body = parse(TokenizeRequest, data)
         service.check_model(body.model)
         # None lets the tokenizer decide, as it does for prompts.
         add_bos = False if body.add_special_tokens is False else None
-        ids = await service.engine.encode(body.prompt, add_bos=add_bos)
+        ids = await service.engine.encode(
+            body.prompt, add_bos=add_bos, cache_salt=service.cache_salt(request, None)
+        )
         return await _tokens(service, ids, with_text=bool(body.return_token_strs))
 
     @app.post("/detokenize", openapi_extra=takes(DetokenizeRequest), tags=["tokens"])

@@ -12,13 +12,14 @@ from typing import Any
 from foreword.errors import TemplateError
 from foreword.text.detokenizer import Detokenizer
 from foreword.text.messages import clean_messages, clean_text, clean_value
+from foreword.text.piece_memo import PieceMemo
 from foreword.text.template import ChatTemplate
 from foreword.text.vocabulary import Vocabulary, read_vocabulary
 from foreword.weights.gguf import GGUFFile
 
 
 class Tokenizer:
-    """A model's tokenizer and chat template. Immutable: threads may share it.
+    """A model's tokenizer and chat template. Threads may share it: all that changes is a memo.
 
     Attributes:
         vocab_size: how many ids there are: ``0 … vocab_size-1``.
@@ -31,6 +32,7 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._core = vocabulary.core
+        self._memo = PieceMemo(vocabulary.core)
         self._add_space_prefix = vocabulary.add_space_prefix
         self.vocab_size = self._core.vocab_size
         self.bos_token_id = vocabulary.bos_token_id
@@ -57,7 +59,12 @@ class Tokenizer:
         return cls(read_vocabulary(file))
 
     def encode(
-        self, text: str, *, add_bos: bool | None = None, parse_special: bool = False
+        self,
+        text: str,
+        *,
+        add_bos: bool | None = None,
+        parse_special: bool = False,
+        cache_salt: str = "",
     ) -> list[int]:
         """Token ids of a text. Releases the GIL; lone surrogates count as U+FFFD.
 
@@ -66,8 +73,9 @@ class Tokenizer:
             add_bos: whether to put the BOS token first (None: as the model wants it).
             parse_special: whether ``<|im_end|>`` and the like in the text are control tokens or
                 just characters. Only for text that no user has written.
+            cache_salt: texts with other salts do not make this one faster; see `PieceMemo`.
         """
-        ids = self._core.encode(clean_text(text).encode(), parse_special)
+        ids = self._memo.encode(clean_text(text).encode(), parse_special, cache_salt)
         if (self.add_bos if add_bos is None else add_bos) and self.bos_token_id is not None:
             ids.insert(0, self.bos_token_id)
         return ids
@@ -113,9 +121,9 @@ class Tokenizer:
             **{name: clean_value(value, name, self._protect) for name, value in variables.items()},
         )
 
-    def encode_rendered(self, text: str) -> list[int]:
+    def encode_rendered(self, text: str, *, cache_salt: str = "") -> list[int]:
         """The second half of `encode_chat`: token ids of what `render_chat` made."""
-        ids = self._core.encode(text.encode("utf-8", "surrogatepass"), parse_special=True)
+        ids = self._memo.encode(text.encode("utf-8", "surrogatepass"), True, cache_salt)
         if self.add_bos and ids[:1] != [self.bos_token_id]:
             assert self.bos_token_id is not None
             ids.insert(0, self.bos_token_id)
