@@ -164,9 +164,13 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     assert now['kv_blocks{state="cached"}'] == 21
     assert now['kv_blocks{state="free"}'] == 79
 
-    again = server.post(TEXT, {"prompt": "x" * 320 + "say:a", "stream": False}).json()
+    again = server.post(TEXT, {"prompt": "x" * 320 + "say:a", "timing": True}).json()
     cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert cached == scrape(server)['prompt_tokens_total{source="cached"}'] == 324
+    now = scrape(server)
+    assert cached == now['prompt_tokens_total{source="cached"}'] == 324
+    saved_ms = 1e3 * now["prefix_cache_saved_seconds_total{}"]
+    assert saved_ms == pytest.approx(again["timing"]["active"]["saved_ms"], abs=1e-3)
+    assert saved_ms > 0
 
     connections = [server.connect() for _ in range(3)]
     body = b'{"prompt": "y", "max_tokens": 1500, "stream": true}'
@@ -199,6 +203,7 @@ def test_tokens_that_a_tier_gave_are_counted_apart(launch):
     assert sources["loaded"] >= 320
     assert sources["cached"] <= 5 * 16
     assert sum(sources.values()) == 3 * 640
+    assert server.get("/v1/stats").json()["engine"]["loaded_tokens"] == sources["loaded"]
 
 
 def test_histograms_resolve_from_half_a_millisecond(server):

@@ -151,6 +151,7 @@ def test_evidence_of_hits_and_chunks(launch):
     again = server.post(TEXT, body).json()["timing"]["active"]
     assert (first["chunks"], first["cached_tokens"]) == (4, {"pool": 0})
     assert (again["chunks"], again["cached_tokens"]) == (1, {"pool": 204})
+    assert (first["saved_ms"], again["saved_ms"] > 0) == (0.0, True)
 
 
 def test_a_request_behind_a_long_one_names_it(launch):

@@ -167,6 +167,8 @@ def _evidence(active: dict[str, Any]) -> str:
     if "threads" in active:
         facts.append(_count(active["threads"], "thread"))
     facts.append(_count(active["chunks"], "chunk"))
+    if active["saved_ms"]:
+        facts.append(f"the prefix cache saved some {active['saved_ms']:.0f} ms")
     if active["preemptions"]:
         facts.append(_count(active["preemptions"], "preemption"))
     return "; ".join(facts)

@@ -136,12 +136,15 @@ class RequestTrace:
         loaded: when it had waited for blocks from other tiers, and the latest step by then; None:
             it did not wait for any.
         num_loaded_tokens: prompt tokens whose blocks came from a tier, by the tier's name.
+        load_wait_s: how long it had waited for these.
         chunks: the steps that computed several tokens of it, or any of its prompt, in order; the
             same tokens again after a preemption.
         first_sampled: the step that sampled its first token.
         first_text: the step after which text could be shown for the first time.
         last: the latest step that brought it a token, or its end.
         num_cached_tokens: prompt tokens that came from the prefix cache.
+        recompute_s: how long computing those would have taken; None until the engine knows how
+            fast it is.
         num_output_tokens: tokens sampled, over all of its ``n`` completions.
         preemptions: how often it had to give blocks up.
     """
@@ -153,10 +156,20 @@ class RequestTrace:
     loads: bool = False
     loaded: tuple[float, StepRecord | None] | None = None
     num_loaded_tokens: dict[str, int] = field(default_factory=dict)
+    load_wait_s: float = 0.0
     chunks: list[tuple[StepRecord, Chunk]] = field(default_factory=list)
     first_sampled: StepRecord | None = None
     first_text: StepRecord | None = None
     last: StepRecord | None = None
     num_cached_tokens: int = 0
+    recompute_s: float | None = None
     num_output_tokens: int = 0
     preemptions: int = 0
+
+    @property
+    def saved_s(self) -> float | None:
+        """What the prefix cache saved: computing, less the wait for blocks from other tiers.
+
+        Never negative; None until the engine knows how fast it computes.
+        """
+        return None if self.recompute_s is None else max(0.0, self.recompute_s - self.load_wait_s)

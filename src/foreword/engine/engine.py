@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
+from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import NOT_URGENT, FinishReason, Request, Urgency
 from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
@@ -73,13 +74,14 @@ class Engine:
         cache = KVCache(config.cache, cache_root)
         self._cost = CostModel()
         self.scheduler = Scheduler(config.scheduler, cache, self._cost)
+        self._speed = PrefillSpeed()
         self._loader: TierLoader | None = None
         if tiers:
             from foreword.tiers.loader import TierLoader
             from foreword.tiers.store import BlockStore
 
             store = BlockStore(tiers, backend.block_bytes, clock)
-            self._loader = TierLoader(cache, backend, store, clock)
+            self._loader = TierLoader(cache, backend, store, self._speed, clock)
         self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
@@ -253,6 +255,7 @@ class Engine:
         for load in loader.finished():
             trace = self._running[load.request.request_id].trace
             trace.num_loaded_tokens = dict(load.num_tokens)
+            trace.load_wait_s = load.seconds
             trace.loaded = self.clock(), self.steps.latest
             self.scheduler.add(
                 load.request, self.clock(), num_loaded_tokens=sum(load.num_tokens.values())
@@ -281,8 +284,7 @@ class Engine:
             raise
         record.ended_s = now = self.clock()
         self._cost.observe(load, now - record.began_s)
-        if self._loader is not None:
-            self._loader.observe(plan.num_tokens, now - record.began_s)
+        self._speed.observe(plan.num_tokens, now - record.began_s)
         record.sampling_s = result.sampling_s
         return self._publish(self.scheduler.apply(result, now), record)
 
@@ -315,6 +317,7 @@ class Engine:
                 self.scheduler.abort(request_id, update.index, FinishReason.STOP)
         if trace.first_sampled is None and trace.num_output_tokens:
             trace.first_sampled = record
+            trace.recompute_s = self._speed.seconds(trace.num_cached_tokens)
         if trace.first_text is None and any(part.text for part in completions):
             trace.first_text = record
         return self._delta(running, completions) if completions else None

@@ -43,7 +43,7 @@ _FED = (
     *(catalog.TTFT, catalog.TTFT_PART, catalog.ITL, catalog.TPOT, catalog.E2E),
     *(catalog.QUEUE, catalog.PREFILL, catalog.DECODE),
     *(catalog.PROMPT_LENGTH, catalog.GENERATION_LENGTH, catalog.COMPLETIONS, catalog.ERRORS),
-    *(catalog.STEP_DURATION, catalog.STEP_TOKENS, catalog.STEP_PREDICTION_ERROR),
+    *(catalog.STEP_DURATION, catalog.STEP_TOKENS, catalog.STEP_PREDICTION_ERROR, catalog.SAVED),
 )
 
 
@@ -72,6 +72,7 @@ class ServingMetrics:
     def ended(self, record: RequestRecord) -> None:
         """Count a request that is over; what did not happen to it is left out."""
         series = self._series
+        series.of(catalog.SAVED).inc(record.saved_s)
         for reason in record.finish_reasons:
             series.of(catalog.COMPLETIONS, reason).inc()
         if record.ttft_s is not None:

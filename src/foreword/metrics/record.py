@@ -46,6 +46,7 @@ class RequestRecord:
         received_unix_s: when its head was read, on the wall clock.
         completions: how many it asks for, over all prompts.
         finish_reasons: of the completions that have ended, in the order of ending.
+        saved_s: what the prefix cache saved, over all prompts.
         trace: of the prompt that decides the TTFT: the first one with content in a stream, the last
             one to end without. Until that is known: any of them.
         traceparent: the header of that name, as it came.
@@ -63,6 +64,7 @@ class RequestRecord:
     status: Status = "running"
     finish_reasons: list[str] = field(default_factory=list)
     usage: TokenCounts = field(default_factory=TokenCounts)
+    saved_s: float = 0.0
     _parts_s: dict[str, float] | None = None
 
     @property

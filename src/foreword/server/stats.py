@@ -71,6 +71,7 @@ def _engine(stats: SchedulerStats) -> dict[str, Any]:
         "preemptions": totals.preemptions,
         "prompt_tokens": totals.prompt_tokens,
         "cached_tokens": totals.cached_prompt_tokens,
+        "loaded_tokens": totals.loaded_prompt_tokens,
         "generated_tokens": totals.generated_tokens,
     }
 

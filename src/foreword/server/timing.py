@@ -71,6 +71,7 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
             **_backend(service.engine.backend),
             "kv_cache_dtype": service.engine.config.cache.kv_cache_dtype,
             "cached_tokens": _cached_by_tier(trace),
+            "saved_ms": _ms(trace.saved_s),
             "chunks": _num_chunks(trace),
             "preemptions": trace.preemptions,
         },

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from foreword.core.ports import Backend
+from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import Request
 from foreword.kv import BlockTable, KVCache
 from foreword.kv.identity import TokenChain, salted
@@ -14,8 +15,6 @@ from foreword.tiers.block import BlockName
 from foreword.tiers.store import BlockStore, Fetch
 
 _FIRST_TOKENS_PER_S = 2000.0  # a guess, until a prompt has been computed
-_ENOUGH_TOKENS = 64  # in a step, to tell how fast prompts are computed
-_WEIGHT = 0.2  # of the newest measurement
 
 
 @dataclass(slots=True)
@@ -38,10 +37,18 @@ class TierLoader:
 
     What comes back goes into the prefix cache, where the scheduler finds it as if it had never
     left: tiers are nothing that the scheduler knows of. All calls come from the step loop.
+
+    Args:
+        speed: what loading has to beat.
     """
 
     def __init__(
-        self, cache: KVCache, backend: Backend, store: BlockStore, clock: Callable[[], float]
+        self,
+        cache: KVCache,
+        backend: Backend,
+        store: BlockStore,
+        speed: PrefillSpeed,
+        clock: Callable[[], float],
     ) -> None:
         assert cache.prefixes is not None
         self.store = store
@@ -50,18 +57,12 @@ class TierLoader:
         self._backend = backend
         self._clock = clock
         self._loads: dict[str, Load] = {}
-        self._tokens_per_s = _FIRST_TOKENS_PER_S
+        self._speed = speed
 
     @property
     def has_work(self) -> bool:
         """Whether a request waits for blocks, or blocks are to be copied out."""
         return bool(self._loads or self._journal)
-
-    def observe(self, num_tokens: int, seconds: float) -> None:
-        """Take note of how long a step took."""
-        if num_tokens >= _ENOUGH_TOKENS:
-            rate = num_tokens / max(1e-6, seconds)
-            self._tokens_per_s += _WEIGHT * (rate - self._tokens_per_s)
 
     def save(self) -> None:
         """Copy out what has been computed since the last time."""
@@ -77,7 +78,8 @@ class TierLoader:
         table = self._table(request)
         first = len(table.match(len(request.prompt_token_ids) - 1).nodes)
         names = list(self._names(request, first))
-        fetch = self.store.fetch(names, self._cache.block_size / self._tokens_per_s)
+        tokens_per_s = self._speed.tokens_per_s or _FIRST_TOKENS_PER_S
+        fetch = self.store.fetch(names, self._cache.block_size / tokens_per_s)
         if fetch is not None:
             self._loads[request.request_id] = Load(request, fetch)
         return fetch is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.scheduling import World, alone, make_request, prompt
 
+from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import Request
 from foreword.tiers.disk import DiskTier
 from foreword.tiers.loader import Load, TierLoader
@@ -21,8 +22,9 @@ class TieredWorld(World):
     def __init__(self, folder: Path, **options: int) -> None:
         super().__init__(budget=500, **options)  # type: ignore[arg-type]
         self.store = BlockStore([DiskTier(folder, 1 << 20)], self.backend.block_bytes)
-        self.loader = TierLoader(self.cache, self.backend, self.store, time.monotonic)
-        self.loader._tokens_per_s = 100.0  # slow: loading is always worth it
+        speed = PrefillSpeed()
+        speed.observe(100, seconds=1.0)  # slow: loading is always worth it
+        self.loader = TierLoader(self.cache, self.backend, self.store, speed, time.monotonic)
 
     def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
         stepped = super().step(abort_during)
