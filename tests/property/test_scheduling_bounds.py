@@ -35,12 +35,15 @@ def ask(name: str, num_tokens: int, max_tokens: int = 1) -> Request:
     return make_request(name, [1] * num_tokens, max_tokens=max_tokens, ignore_eos=True)
 
 
-def alone_s(num_tokens: int, chunk: int = BUDGET) -> float:
+def alone_s(num_tokens: int) -> float:
     """The time to the first token of a prompt that has the machine to itself."""
-    starts = range(0, num_tokens, chunk)
-    return sum(
-        COST.predict(StepLoad.prompt(min(chunk, num_tokens - start), start)) for start in starts
-    )
+    seconds, start = 0.0, 0
+    while start < num_tokens:
+        left = num_tokens - start
+        count = left if left <= BUDGET else BUDGET // 2
+        seconds += COST.predict(StepLoad.prompt(count, start))
+        start += count
+    return seconds
 
 
 @given(
@@ -84,6 +87,13 @@ def test_endless_short_prompts_cannot_starve_a_long_one(policy: str) -> None:
     bound_s = 2 * alone_s(size) + whole_steps + 2 * max(world.durations_s)
     assert bound_s < horizon_s / 2
     assert world.ttfts_s["long"] <= bound_s
+
+
+def test_a_step_that_ends_no_prompt_is_half_a_step() -> None:
+    world = virtual()
+    world.serve([(0.0, ask("a", 3 * BUDGET)), (0.0, ask("b", 3 * BUDGET))])
+    half = BUDGET // 2
+    assert world.shares[:5] == [{"a": half}] * 4 + [{"a": 2 * half}]
 
 
 @pytest.mark.parametrize("size", [100, 1000])

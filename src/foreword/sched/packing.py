@@ -25,6 +25,8 @@ class Packing:
       packed in only where that costs them less time in sum than it saves those in line, who wait
       for one step less. So two equal prompts that arrive together end after 1x and 2x, not both
       after 2x, while many short ones share a step.
+    * **Whoever comes meanwhile.** They wait for the step to end. Where it ends no prompt it takes
+      half the tokens that it may: a prompt of many steps loses little by smaller ones.
     * **Ageing.** The prompt that has waited longest gets a share of each step, ahead of the order,
       once it has waited a multiple of what it still needs. So with a cost of W seconds it has its
       first token within (`_PATIENCE` + `_AGED_SHARE`) * W, and steps' fixed costs, after those that
@@ -33,10 +35,18 @@ class Packing:
     Args:
         policy: whose order is packed.
         cost: predicts steps.
+        max_num_batched_tokens: tokens that a step may have.
         tpot_slo_ms: milliseconds that a step with running streams may take; None: no limit.
     """
 
-    def __init__(self, policy: Policy, cost: CostModel, tpot_slo_ms: float | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        cost: CostModel,
+        max_num_batched_tokens: int,
+        tpot_slo_ms: float | None,
+    ) -> None:
+        self._most_unfinished = -(-max_num_batched_tokens // 2)
         self._fills_steps = policy.fills_steps
         self._cost = cost
         self._tpot_slo_s = None if tpot_slo_ms is None else tpot_slo_ms / 1000
@@ -53,10 +63,11 @@ class Packing:
             room_s = self._tpot_slo_s - self._cost.predict(batch.load)
             least = 0 if batch.chunks else _LEAST_CHUNK
             limit = min(limit, max(least, self._cost.tokens_within(room_s, start)))
-        if self._fills_steps or not batch.num_ending or limit == 0:
+        if self._fills_steps or limit == 0:
             return limit
-        if limit < seq.num_uncached:
-            return 0  # it needs another step all the same
+        if limit < seq.num_uncached:  # it needs another step all the same
+            room = 0 if batch.num_ending else self._most_unfinished - batch.load.prompt_tokens
+            return max(0, min(limit, room))
         cost_s = batch.num_ending * self._cost.prompt_s(seq.num_uncached, start)
         return limit if cost_s <= num_behind * self._cost.base_s(batch.load) else 0
 

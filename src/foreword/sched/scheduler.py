@@ -52,7 +52,9 @@ class Scheduler:
         self._config = config
         self._cache = cache
         self._policy = POLICIES[config.scheduling_policy]()
-        self._packing = Packing(self._policy, cost or CostModel(), config.tpot_slo_ms)
+        self._packing = Packing(
+            self._policy, cost or CostModel(), config.max_num_batched_tokens, config.tpot_slo_ms
+        )
         # each running sequence may need a token in the same step
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
