@@ -34,7 +34,13 @@ def test_equal_alone_batched_chunked_preempted_and_cached(smollm2_path: Path, dt
     assert answers(uncached) == alone, "in a batch"
     chunked = LLM(model, kv_cache_dtype=dtype, max_num_batched_tokens=13)
     assert answers(chunked) == alone, "in chunks"
-    tight = LLM(model, kv_cache_dtype=dtype, num_blocks=13, enable_prefix_caching=False)
+    tight = LLM(
+        model,
+        kv_cache_dtype=dtype,
+        num_blocks=13,
+        enable_prefix_caching=False,
+        scheduling_policy="fcfs",  # fills each step, so that blocks run out
+    )
     assert answers(tight) == alone, "after preemption"
     assert tight.engine.stats().totals.preemptions > 0
 

@@ -286,7 +286,7 @@ def test_an_error_before_the_first_token_is_a_status(launch):
 def test_an_unforeseen_error_is_a_500_that_tells_nothing(launch, caplog):
     server = launch()
 
-    def encode(text: str) -> list[int]:
+    def encode(text: str, **options: str) -> list[int]:
         raise ValueError("a secret")
 
     server.engine.tokenizer.encode = encode
