@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from foreword.config.cache import KV_CACHE_DTYPES, CacheConfig
@@ -50,6 +51,9 @@ class EngineOptions:
     )
     enable_prefix_caching: bool = option(
         True, "Keep computed KV blocks and reuse them for prompts that begin alike."
+    )
+    prefix_cache_ttl_s: float | None = option(
+        None, "Seconds after which a block that nobody used is forgotten. Default: never."
     )
     kv_memory_bytes: int = option(
         0, "Memory for blocks that leave the pool; of use where the pool is on an accelerator."
@@ -191,6 +195,9 @@ def resolve(
 
     why = _why(options, "enable_prefix_caching")
     choices.append(Choice("enable_prefix_caching", options.enable_prefix_caching, why))
+    ttl_s = options.prefix_cache_ttl_s
+    why = _why(options, "prefix_cache_ttl_s")
+    choices.append(Choice("prefix_cache_ttl_s", "never" if ttl_s is None else ttl_s, why))
     why = _why(options, "scheduling_policy")
     choices.append(Choice("scheduling_policy", options.scheduling_policy, why))
     tpot_slo_ms = options.tpot_slo_ms
@@ -202,6 +209,7 @@ def resolve(
             num_blocks=num_blocks,
             kv_cache_dtype=str(kv_cache_dtype.value),
             enable_prefix_caching=options.enable_prefix_caching,
+            prefix_cache_ttl_s=inf if ttl_s is None else ttl_s,
         ),
         tiers=_tiers(options, choices),
         scheduler=SchedulerConfig(

@@ -72,6 +72,7 @@ def build_engine(options: EngineOptions) -> Engine:
         config,
         model_name=options.model,
         cache_root=root_digest(parts),
+        context_cost=spec.context_cost,
         tiers=tiers,
     )
 

@@ -50,6 +50,7 @@ class Engine:
     Args:
         backend: what runs the model; its pool is allocated here.
         cache_root: digest of all that KV blocks depend on beside their tokens.
+        context_cost: see `foreword.models.spec.ModelSpec.context_cost`.
         tiers: where blocks are kept beside the pool, the fastest first.
         clock: monotonic seconds.
     """
@@ -62,6 +63,7 @@ class Engine:
         *,
         model_name: str,
         cache_root: bytes = b"",
+        context_cost: float = 0.0,
         tiers: Sequence[Tier] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,7 +73,7 @@ class Engine:
         self.config = config
         self.model_name = model_name
         self.clock = clock
-        cache = KVCache(config.cache, cache_root)
+        cache = KVCache(config.cache, cache_root, context_cost)
         self._cost = CostModel()
         self.scheduler = Scheduler(config.scheduler, cache, self._cost)
         self._speed = PrefillSpeed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.config.cache import CacheConfig
+from foreword.kv.eviction import recompute_cost
 from foreword.kv.pins import PinBoard
 from foreword.kv.pool import BlockPool
 from foreword.kv.prefix import PrefixCache
@@ -27,6 +28,8 @@ class KVCache:
     Args:
         config: sizes, and whether contents are kept for reuse.
         root: what all blocks have in common, see `foreword.kv.identity.root_digest`.
+        context_cost: what a position of context adds to the work of a token, relative to the work
+            that takes no context.
 
     Attributes:
         pool: who owns which block.
@@ -34,13 +37,18 @@ class KVCache:
         pins: those that stay; None without prefix caching.
     """
 
-    def __init__(self, config: CacheConfig, root: bytes) -> None:
+    def __init__(self, config: CacheConfig, root: bytes, context_cost: float = 0.0) -> None:
         self.block_size = config.block_size
         self.root = root
         self.prefixes: PrefixCache | None = None
         self.pins: PinBoard | None = None
         if config.enable_prefix_caching:
-            self.prefixes = PrefixCache(config.block_size)
+            block_cost = context_cost * config.block_size
+            self.prefixes = PrefixCache(
+                config.block_size,
+                cost=lambda depth: recompute_cost(depth * block_cost),
+                ttl_s=config.prefix_cache_ttl_s,
+            )
             self.pins = PinBoard(self.prefixes, config.num_blocks, config.block_size)
         self.pool = BlockPool(config.num_blocks, self.prefixes)
 

@@ -12,6 +12,18 @@ _MOST_USES = 8  # beyond it, use makes no block worth more: what was popular onc
 _SLACK = 64  # stale entries that are no trouble
 
 
+def recompute_cost(attention: float) -> float:
+    """What computing a block again costs beside one at the start of a sequence, from 1 to 2.
+
+    Bounded, though the work is not: the end of one very long prompt, however dear, must not be
+    worth more than what is used often.
+
+    Args:
+        attention: its work in attention, relative to that in matrices.
+    """
+    return 1 + attention / (1 + attention)
+
+
 class GreedyDual:
     """Keeps what is used often, recently, and dear to compute again.
 

@@ -112,6 +112,17 @@ class ModelSpec:
     output: str
     layers: tuple[LayerSpec, ...]
 
+    @property
+    def context_cost(self) -> float:
+        """What each position before a token adds to its work, relative to that of its matrices.
+
+        Layers with a window are left out: what they look at does not grow.
+        """
+        q_size, kv_size = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        matrices = self.hidden_size * (2 * q_size + 2 * kv_size + 3 * self.mlp_size)
+        growing = sum(layer.attention.window is None for layer in self.layers) / len(self.layers)
+        return growing * 2 * q_size / matrices
+
     def linear_names(self) -> list[str]:
         """The matrices that activations are multiplied by, each once, in the order of use."""
         names = [

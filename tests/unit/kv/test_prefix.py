@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from foreword.config.cache import CacheConfig
@@ -12,8 +14,9 @@ from foreword.kv.prefix import PrefixCache
 class Sequences:
     """Runs whole prompts through a pool, one after the other."""
 
-    def __init__(self, num_blocks: int) -> None:
-        self.cache = KVCache(CacheConfig(num_blocks=num_blocks), b"root")
+    def __init__(self, num_blocks: int, *, ttl_s: float = inf, context_cost: float = 0.0) -> None:
+        config = CacheConfig(num_blocks=num_blocks, prefix_cache_ttl_s=ttl_s)
+        self.cache = KVCache(config, b"root", context_cost)
         assert self.cache.prefixes is not None
         self.prefixes: PrefixCache = self.cache.prefixes
 
@@ -67,17 +70,21 @@ def test_what_was_popular_once_goes_in_the_end() -> None:
 
 
 def test_dear_blocks_are_kept_longer() -> None:
-    prefixes = PrefixCache(16, cost=lambda depth: 1.0 + depth)
-    cache = KVCache(CacheConfig(num_blocks=6), b"root")
-    cache.prefixes = prefixes
-    cache.pool._contents = prefixes
-    for tokens in (document(1, 4), document(2, 2), document(3, 1)):
-        table = BlockTable(cache, tokens)
-        table.start(table.match(0), len(tokens))
-        table.publish(len(tokens))
-        table.release()
-    assert BlockTable(cache, document(1, 4)).match(64).num_tokens(16) == 64
-    assert BlockTable(cache, document(2, 2)).match(32).num_tokens(16) == 16
+    sequences = Sequences(6, context_cost=1.0)
+    for number, blocks in ((1, 4), (2, 2), (3, 1)):
+        sequences.run(document(number, blocks))
+    assert sequences.found(document(1, 4)) == 64
+    assert sequences.found(document(2, 2)) == 16
+
+
+def test_no_block_is_so_dear_that_use_does_not_count() -> None:
+    sequences = Sequences(10, context_cost=1.0)
+    for _ in range(3):
+        sequences.run(document(1, 2))
+    sequences.run(document(2, 8))
+    sequences.run(document(3, 1))
+    assert sequences.found(document(1, 2)) == 32
+    assert sequences.found(document(2, 8)) == 7 * 16
 
 
 def test_pinned_blocks_stay_and_are_not_offered() -> None:
@@ -113,8 +120,7 @@ def test_a_pinned_path_can_be_used_and_unpinned() -> None:
 
 
 def test_what_nobody_used_for_long_is_gone() -> None:
-    sequences = Sequences(8)
-    sequences.prefixes._ttl_s = 10.0
+    sequences = Sequences(8, ttl_s=10.0)
     sequences.cache.tick(100.0)
     sequences.run(document(1, 3))
     sequences.cache.tick(105.0)
