@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foreword.errors import InvalidRequestError
 from foreword.kv import KVCache, KVUsage
-from foreword.kv.identity import TokenChain, salted
 from foreword.kv.pins import Pin
 
 if TYPE_CHECKING:
@@ -75,8 +74,7 @@ class CacheControl:
         """
         if self._cache.pins is None:
             raise InvalidRequestError("prefix caching is off: nothing can be pinned")
-        root = salted(self._cache.root, cache_salt)
-        chain = TokenChain(root, list(token_ids), self._cache.block_size)
+        chain = self._cache.chain(list(token_ids), cache_salt)
         name = next(self._names)
         return name, self._cache.pins.add(name, chain, len(token_ids), until_s)
 

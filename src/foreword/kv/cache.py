@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from foreword.config.cache import CacheConfig
 from foreword.kv.eviction import recompute_cost
+from foreword.kv.identity import TokenChain, salted
 from foreword.kv.pins import PinBoard
 from foreword.kv.pool import BlockPool
 from foreword.kv.prefix import PrefixCache
@@ -61,6 +62,10 @@ class KVCache:
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold ``num_tokens`` tokens."""
         return -(-num_tokens // self.block_size)
+
+    def chain(self, token_ids: list[int], cache_salt: str) -> TokenChain:
+        """A list of tokens as the blocks that requests with ``cache_salt`` share."""
+        return TokenChain(salted(self.root, cache_salt), token_ids, self.block_size)
 
     def count_hit(self, match: Match) -> None:
         """Note that a request begins with ``match``: its blocks are worth more from now on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 TOKEN_BYTES = 4  # a token id in a key: big-endian, so that keys sort as their tokens do
 
@@ -54,6 +55,20 @@ def block_digest(parent: bytes, key: bytes) -> bytes:
     return hashlib.sha256(_BLOCK_TAG + parent + key).digest()
 
 
+class BlockName(NamedTuple):
+    """What a block is called everywhere, and what makes sure that it is the one.
+
+    Attributes:
+        digest: its identity, see `block_digest`.
+        parent: that of the block before it, or the root's.
+        key: its tokens, see `token_key`.
+    """
+
+    digest: bytes
+    parent: bytes
+    key: bytes
+
+
 class TokenChain:
     """One growing list of tokens as keys and identities of blocks, each made once.
 
@@ -94,6 +109,10 @@ class TokenChain:
     def parent(self, index: int) -> bytes:
         """Identity of what comes before block ``index``: a block, or the root."""
         return self.digest(index - 1) if index else self.root
+
+    def name(self, index: int) -> BlockName:
+        """The name of the full block ``index``."""
+        return BlockName(self.digest(index), self.parent(index), self.key(index))
 
     def fork(self, token_ids: list[int]) -> TokenChain:
         """The chain of ``token_ids``, a copy of this chain's tokens that goes its own way."""

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from foreword.kv.eviction import GreedyDual
-from foreword.kv.identity import TOKEN_BYTES, TokenChain
+from foreword.kv.identity import TOKEN_BYTES, BlockName, TokenChain
 from foreword.kv.radix import Match, Node, RadixTree
 
 
 class NewBlock(NamedTuple):
-    """A whole block whose contents became known, by its names in the pool and everywhere else."""
+    """A whole block whose contents became known, by its names everywhere and in the pool."""
 
-    digest: bytes
-    parent: bytes
-    key: bytes
+    name: BlockName
     block: int
 
 
@@ -91,8 +89,7 @@ class PrefixCache:
         shorter = parent.begun_by(key)
         node = self._tree.insert(parent, key, block)
         if self.journal is not None and node.block == block and len(key) == self._block_bytes:
-            index = node.depth
-            self.journal.append(NewBlock(chain.digest(index), chain.parent(index), key, block))
+            self.journal.append(NewBlock(chain.name(node.depth), block))
         if shorter is not None:  # the end of a sequence, of which this is the continuation
             self._eviction.demote(shorter)
         return node

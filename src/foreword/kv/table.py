@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from foreword.kv.cache import KVCache
-from foreword.kv.identity import TokenChain, salted
 from foreword.kv.radix import Match, Node
 
 
@@ -27,8 +26,7 @@ class BlockTable:
 
     def __init__(self, cache: KVCache, token_ids: list[int], cache_salt: str = "") -> None:
         self._cache = cache
-        root = salted(cache.root, cache_salt)
-        self._chain = TokenChain(root, token_ids, cache.block_size)
+        self._chain = cache.chain(token_ids, cache_salt)
         self.blocks: list[int] = []
         self._computed = 0  # leading positions whose contents are known to be right
         self._published = 0  # leading blocks that others can find

@@ -1,12 +1,12 @@
-"""A block outside the pool: its name, and how a file holds it."""
+"""How a file holds a block."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
 
 from foreword.errors import ForewordError
+from foreword.kv.identity import BlockName
 
 # magic, version, bytes of the key, bytes of the contents, digest, parent's digest, checksum
 _HEADER = struct.Struct("<8sIIQ32s32sI")
@@ -16,20 +16,6 @@ _VERSION = 1
 
 class DamagedBlockError(ForewordError):
     """A file does not hold the block that its name promises."""
-
-
-class BlockName(NamedTuple):
-    """What a block is called everywhere, and what makes sure that it is the one.
-
-    Attributes:
-        digest: its identity, see `foreword.kv.identity`.
-        parent: that of the block before it, or the root's.
-        key: its tokens.
-    """
-
-    digest: bytes
-    parent: bytes
-    key: bytes
 
 
 def encode(name: BlockName, contents: bytes) -> bytes:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from foreword.tiers.block import BlockName, DamagedBlockError, decode, encode
+from foreword.kv.identity import BlockName
+from foreword.tiers.block import DamagedBlockError, decode, encode
 
 _SUFFIX = ".kv"
 _UNFINISHED = ".part"

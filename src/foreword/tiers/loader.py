@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from foreword.core.ports import Backend
 from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import Request
 from foreword.kv import BlockTable, KVCache
-from foreword.kv.identity import TokenChain, salted
-from foreword.tiers.block import BlockName
 from foreword.tiers.store import BlockStore, Fetch
 
 _FIRST_TOKENS_PER_S = 2000.0  # a guess, until a prompt has been computed
@@ -53,6 +51,7 @@ class TierLoader:
         assert cache.prefixes is not None
         self.store = store
         self._cache = cache
+        self._prefixes = cache.prefixes
         self._journal = cache.prefixes.journal = []
         self._backend = backend
         self._clock = clock
@@ -66,18 +65,17 @@ class TierLoader:
 
     def save(self) -> None:
         """Copy out what has been computed since the last time."""
-        for entry in self._journal:
-            name = BlockName(entry.digest, entry.parent, entry.key)
-            self.store.put(name, self._backend.read_block(entry.block))
+        for name, block in self._journal:
+            self.store.put(name, self._backend.read_block(block))
         self._journal.clear()
 
     def begin(self, request: Request) -> bool:
         """Ask for what the pool lacks of a prompt; return whether it is worth waiting."""
         if request.params.prompt_logprobs is not None:
             return False  # every token is computed anyway
-        table = self._table(request)
-        first = len(table.match(len(request.prompt_token_ids) - 1).nodes)
-        names = list(self._names(request, first))
+        chain = self._cache.chain(list(request.prompt_token_ids), request.cache_salt)
+        known = self._prefixes.match(chain, len(request.prompt_token_ids) - 1).nodes
+        names = [chain.name(index) for index in range(len(known), self._num_whole(request))]
         tokens_per_s = self._speed.tokens_per_s or _FIRST_TOKENS_PER_S
         fetch = self.store.fetch(names, self._cache.block_size / tokens_per_s)
         if fetch is not None:
@@ -115,18 +113,12 @@ class TierLoader:
             load.fetch.abandoned = True
         return load is not None
 
-    def _names(self, request: Request, first: int) -> Iterator[BlockName]:
-        """Full blocks of a prompt from ``first`` on; the last token is left to compute."""
-        size = self._cache.block_size
-        root = salted(self._cache.root, request.cache_salt)
-        chain = TokenChain(root, list(request.prompt_token_ids), size)
-        for index in range(first, (len(request.prompt_token_ids) - 1) // size):
-            yield BlockName(chain.digest(index), chain.parent(index), chain.key(index))
-
     def _install(self, load: Load) -> None:
         """Put what came into blocks of the pool, as many as it can spare."""
         fetch, size = load.fetch, self._cache.block_size
-        table = self._table(load.request)
+        table = BlockTable(
+            self._cache, list(load.request.prompt_token_ids), load.request.cache_salt
+        )
         hit = table.match(len(load.request.prompt_token_ids) - 1)
         # Meanwhile the pool may have got more of the prompt, or lost some.
         skip = len(hit.nodes) - (self._num_whole(load.request) - len(fetch.names))
@@ -144,7 +136,5 @@ class TierLoader:
         self._journal.clear()  # the tiers have them
 
     def _num_whole(self, request: Request) -> int:
+        """Full blocks of a prompt; its last token is left to compute."""
         return (len(request.prompt_token_ids) - 1) // self._cache.block_size
-
-    def _table(self, request: Request) -> BlockTable:
-        return BlockTable(self._cache, list(request.prompt_token_ids), request.cache_salt)

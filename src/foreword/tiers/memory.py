@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from foreword.tiers.block import BlockName
+from foreword.kv.identity import BlockName
 
 
 class MemoryTier:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
-from foreword.tiers.block import BlockName
+from foreword.kv.identity import BlockName
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreword.tiers.block import BlockName, DamagedBlockError, decode, encode
+from foreword.kv.identity import BlockName
+from foreword.tiers.block import DamagedBlockError, decode, encode
 
 NAME = BlockName(b"d" * 32, b"p" * 32, b"tokens..")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foreword.tiers.block import BlockName
+from foreword.kv.identity import BlockName
 from foreword.tiers.memory import MemoryTier
 from foreword.tiers.store import BlockStore, Fetch
 

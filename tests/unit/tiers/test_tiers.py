@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword.tiers.block import BlockName
+from foreword.kv.identity import BlockName
 from foreword.tiers.disk import DiskTier
 from foreword.tiers.memory import MemoryTier
 from foreword.tiers.store import Tier
