@@ -13,6 +13,7 @@ class Batch:
 
     Attributes:
         budget: tokens that may still be added.
+        slots: completions that the running sequences stand for, once single tokens are planned.
         load: what has been added, as the cost model sees it.
         num_ending: prompts whose last tokens are in it.
         held_back, deferred, preempted: see `PlanNotes`.
@@ -30,6 +31,7 @@ class Batch:
         "num_ending",
         "preempted",
         "sequences",
+        "slots",
         "steps",
     )
 
@@ -40,6 +42,7 @@ class Batch:
         self.steps: list[SequenceStep] = []
         self.block_copies: list[tuple[int, int]] = []
         self.chunks: list[Chunk] = []
+        self.slots = 0
         self.load = StepLoad()
         self.num_decodes = 0
         self.num_ending = 0

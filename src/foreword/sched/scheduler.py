@@ -237,6 +237,7 @@ class Scheduler:
     def _plan_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
         part_way = [seq for seq in self._running if seq.num_missing > 1]
+        batch.slots = sum(len(seq.draws) for seq in self._running)
         line = Line(self._policy, part_way, self._waiting)
         candidates = (next(iter(part_way), None), self._waiting.longest_waiting)
         aged = self._packing.aged((seq for seq in candidates if seq), now)
@@ -274,11 +275,12 @@ class Scheduler:
             if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
                 batch.defer(seq)
                 return "prefix" if len(batch.deferred) == _MOST_DEFERRED else None
-            slots = len(seq.draws) + sum(len(other.draws) for other in self._running)
+            slots = batch.slots + len(seq.draws)
             if slots > self._max_running:
                 return "sequences"
             if not self._start(seq, slots, batch, now):
                 return "blocks"
+            batch.slots = slots
         batch.add(seq, min(seq.num_missing, most))
         return None
 
