@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from foreword import __version__
 from foreword.bench.divergence import Divergence, compare
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 from foreword.core.ports import Backend
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError, ConfigError
@@ -189,7 +188,7 @@ def run_eval(
             if progress is not None:
                 progress(done, total)
     return EvalReport(
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=now_text(),
         machine=describe_machine(),
         model=model,
         text=text,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from foreword import __version__, _core
 from foreword.bench.cases import TOKENS
 from foreword.bench.kernel_tasks import KERNELS, Task, kernel_tasks
 from foreword.bench.limits import Limits, measure_limits
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 from foreword.errors import ConfigError
 
 SCHEMA = "foreword.bench.kernels/1"
@@ -130,7 +129,7 @@ def run_kernels(
         if progress is not None:
             progress(len(times))
     return KernelReport(
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=now_text(),
         machine=machine,
         isa=isa,
         limits=limits.better_of(measure_limits(1)),

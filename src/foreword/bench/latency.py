@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from foreword import __version__
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 from foreword.bench.prompts import PromptSource, corpus_text
 from foreword.bench.stats import Summary
 from foreword.core.params import SamplingParams
@@ -183,7 +182,7 @@ def run_latency(
     machine = describe_machine()
     prompts = PromptSource(llm.tokenizer.encode(corpus_text(), add_bos=False))
     return LatencyReport(
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=now_text(),
         machine=machine,
         engine={
             "model": llm.engine.model_name,

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+
+def now_text() -> str:
+    """The time, as reports say when they were made: ISO 8601, UTC, whole seconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def describe_machine() -> dict[str, Any]:

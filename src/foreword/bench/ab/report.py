@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from foreword.bench.ab.quality import Quality
 from foreword.bench.ab.run import INTERRUPTED, Measured
 from foreword.bench.ab.settings import AbSettings
 from foreword.bench.ab.verdict import Findings, Verdict, decide, find
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 
 SCHEMA = "foreword.ab/1"
 EXIT_ERROR = 1
@@ -66,7 +65,7 @@ class AbReport:
         same_quality = None if quality is None else quality.same
         evidence: dict[Side, Evidence] = {side: gather(measured.records[side]) for side in _SIDES}
         return cls(
-            created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            created_at=now_text(),
             machine=describe_machine(),
             sides=sides,
             workload=workload,

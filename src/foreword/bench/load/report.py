@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 from foreword import __version__
@@ -17,7 +16,7 @@ from foreword.bench.load.run import run_load
 from foreword.bench.load.summary import LoadSummary, Slo, summarise
 from foreword.bench.load.target import Target
 from foreword.bench.load.workloads import Recipe, plan
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 from foreword.errors import ConfigError
 
 SCHEMA = "foreword.bench.load/1"
@@ -160,7 +159,7 @@ async def run_load_bench(
     )
     result = result.without_warmup(settings.warmup)
     return LoadReport(
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=now_text(),
         machine=machine,
         target=target,
         tokens_counted_by=corpus.counted_by,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from foreword.backends.cpu.cores import usable_cores
 from foreword.bench.limits import measure_limits
-from foreword.bench.machine import describe_machine
+from foreword.bench.machine import describe_machine, now_text
 from foreword.bench.peers.base import Peer
 from foreword.bench.peers.compare import OURS, CompareSettings, Comparison, run_comparison
 from foreword.bench.peers.find import PeerSetup, find_peers
@@ -59,7 +58,7 @@ def run_peers(
         progress=progress,
     )
     return Comparison(
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=now_text(),
         model=options.model,
         machine=machine,
         limits=limits.better_of(measure_limits(num_threads)),
