@@ -128,10 +128,9 @@ class RequestTrace:
 
     Attributes:
         request_id: the engine's name for it, once it is taken.
-        queued_s: it was handed to the engine.
-        step_before: the latest step that had begun when the step loop took it, and until then:
-            when it was handed over. It may have been running. None: there was none.
-        taken_s: the step loop took it.
+        queued_s: the engine took it.
+        step_before: the latest step that had been planned by then. It may have been running. None:
+            there was none.
         loads: whether it waits, or has waited, for blocks from other tiers.
         loaded: when it had waited for blocks from other tiers, and the latest step by then; None:
             it did not wait for any.
@@ -152,7 +151,6 @@ class RequestTrace:
     request_id: str = ""
     queued_s: float | None = None
     step_before: StepRecord | None = None
-    taken_s: float | None = None
     loads: bool = False
     loaded: tuple[float, StepRecord | None] | None = None
     num_loaded_tokens: dict[str, int] = field(default_factory=dict)

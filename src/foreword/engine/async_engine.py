@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from foreword.core.params import SamplingParams
-from foreword.core.request import NOT_URGENT, Request, Urgency
+from foreword.core.request import NOT_URGENT, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
@@ -42,9 +42,10 @@ class AsyncEngine:
     ...     print(delta.completions[0].text, end="")
     >>> await engine.shutdown()
 
-    The step loop runs in one thread and owns the `Engine`. The event loop sends it requests and
-    cancellations through an inbox that is emptied between steps, so a cancelled request is gone
-    within one step.
+    The step loop runs in a thread of its own. A lock guards the `Engine`; the step loop has it
+    while it plans a step and takes in its results, a millisecond or so, and not while the step is
+    computed. So requests are added and dropped at once, and what waits can be looked at, however
+    long a step takes.
 
     Attributes:
         steps: the latest steps.
@@ -63,12 +64,11 @@ class AsyncEngine:
         self.on_step: Callable[[StepRecord], None] | None = None
         self._engine = engine
         self._thread = threading.Thread(target=self._run, name="foreword-steps", daemon=True)
-        self._wake = threading.Condition()
-        # A request to add, the id of one to drop, or something else to do between steps.
-        self._inbox: deque[tuple[Request, RequestTrace] | str | Callable[[], None]] = deque()
+        # Guards all of these, and tells the step loop that there is something to do.
+        self._lock = threading.Condition()
+        self._between: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._step_began_s: float | None = None
-        self._stats = engine.stats()
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[str, _Stream] = {}
@@ -94,9 +94,9 @@ class AsyncEngine:
                 await asyncio.wait_for(self._drained.wait(), drain_s)
             except asyncio.TimeoutError:
                 self._end_all(EngineStoppedError("the server is shutting down"))
-        with self._wake:
+        with self._lock:
             self._stopping = True
-            self._wake.notify()
+            self._lock.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
         self._drop_errands(EngineStoppedError("the server is shutting down"))
@@ -115,8 +115,9 @@ class AsyncEngine:
         return self._thread.is_alive() and not stuck
 
     def stats(self) -> SchedulerStats:
-        """Counters and gauges as they stood after the latest step."""
-        return self._stats
+        """Counters and gauges."""
+        with self._lock:
+            return self._engine.stats()
 
     async def encode(self, text: str, **options: Any) -> list[int]:
         """`Tokenizer.encode`, without holding up the event loop."""
@@ -183,11 +184,10 @@ class AsyncEngine:
             raise InvalidRequestError(
                 f"request id {request.request_id!r} is in use", param="request_id"
             )
+        with self._lock:
+            self._engine.add(request, trace)
+            self._lock.notify()
         stream = self._streams[request.request_id] = _Stream()
-        trace = RequestTrace() if trace is None else trace
-        trace.step_before = self.steps.latest
-        trace.queued_s = self._engine.clock()
-        self._send((request, trace))
         finished = False
         try:
             while not finished:
@@ -199,7 +199,8 @@ class AsyncEngine:
         finally:
             del self._streams[request.request_id]
             if not finished:
-                self._send(request.request_id)
+                with self._lock:
+                    self._engine.abort(request.request_id)
             if self._drained is not None and not self._streams:
                 self._drained.set()
 
@@ -223,17 +224,14 @@ class AsyncEngine:
 
         self._errands.add(done)
         try:
-            self._send(do)
+            with self._lock:
+                self._between.append(do)
+                self._lock.notify()
             return await asyncio.wrap_future(done)
         finally:
             self._errands.remove(done)
 
     # On the event loop.
-
-    def _send(self, item: tuple[Request, RequestTrace] | str | Callable[[], None]) -> None:
-        with self._wake:
-            self._inbox.append(item)
-            self._wake.notify()
 
     def _deliver(self, items: list[tuple[str, RequestDelta | ForewordError]]) -> None:
         for request_id, item in items:
@@ -260,44 +258,34 @@ class AsyncEngine:
     def _run(self) -> None:
         try:
             while self._wait_for_work():
-                self._take_inbox()
                 self._step()
         except Exception as error:
             logger.exception("the step loop died")
             self._post(self._die, BackendError(f"the engine failed: {error!r}"))
 
     def _wait_for_work(self) -> bool:
-        with self._wake:
-            while not (self._stopping or self._inbox or self._engine.has_work):
-                self._wake.wait()
-        return not self._stopping
-
-    def _take_inbox(self) -> None:
-        while self._inbox:
-            item = self._inbox.popleft()
-            if isinstance(item, str):
-                self._engine.abort(item)
-                continue
-            if callable(item):
-                item()
-                continue
-            request, trace = item
-            try:
-                self._engine.add(request, trace)
-            except ForewordError as error:
-                self._post(self._deliver, [(request.request_id, error)])
+        with self._lock:
+            while not (self._stopping or self._between or self._engine.has_work):
+                self._lock.wait()
+            return not self._stopping
 
     def _step(self) -> None:
         self._step_began_s = time.monotonic()
-        number = self.steps.next_number
-        deltas = self._engine.step()
+        with self._lock:
+            while self._between:
+                self._between.popleft()()
+            step = self._engine.plan()
+        if step is None:
+            self._engine.rest()
+        else:
+            self._engine.execute(step)
+            with self._lock:
+                deltas = self._engine.apply(step)
+            if deltas:
+                self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
+            if self.on_step is not None:
+                self.on_step(step.record)
         self._step_began_s = None
-        self._stats = self._engine.stats()
-        if deltas:
-            self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
-        record = self.steps.get(number)
-        if self.on_step is not None and record is not None:
-            self.on_step(record)
 
     def _post(self, function: Callable[[Any], None], argument: Any) -> None:
         assert self._loop is not None

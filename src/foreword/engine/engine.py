@@ -14,7 +14,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
 from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import NOT_URGENT, FinishReason, Request, Urgency
-from foreword.core.step import SequenceStep, StepPlan, TokenLogprob
+from foreword.core.step import SequenceStep, StepPlan, StepResult, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.cache_control import CacheControl
 from foreword.engine.completion import CompletionStream
@@ -33,6 +33,20 @@ _WARM_UP_TOKENS = 16  # one block: enough to reach every weight and every kernel
 
 
 @dataclass(slots=True)
+class Step:
+    """A step of the engine between `Engine.plan` and `Engine.apply`.
+
+    Attributes:
+        outcome: what the backend gave, or how it failed; None before `Engine.execute`.
+    """
+
+    plan: StepPlan
+    load: StepLoad
+    record: StepRecord
+    outcome: StepResult | BackendError | None = None
+
+
+@dataclass(slots=True)
 class _Running:
     """A request between `Engine.add` and its last delta."""
 
@@ -43,9 +57,10 @@ class _Running:
 
 
 class Engine:
-    """Runs requests; not thread-safe, blocks only inside `step`.
+    """Runs requests; not thread-safe, blocks only inside `step`, or `execute` and `rest`.
 
-    `LLM` drives it in the caller's thread, `AsyncEngine` in a thread of its own.
+    `LLM` drives it in the caller's thread, by `step`. `AsyncEngine` calls the parts of a step in a
+    thread of its own, and everything else under a lock that is free while a step is computed.
 
     Args:
         backend: what runs the model; its pool is allocated here.
@@ -209,10 +224,10 @@ class Engine:
             CompletionStream(index, request.params, self.tokenizer)
             for index in range(request.params.n)
         ]
-        trace = RequestTrace(queued_s=now) if trace is None else trace
+        trace = RequestTrace() if trace is None else trace
         trace.request_id = request.request_id
         trace.step_before = self.steps.latest
-        trace.taken_s = now
+        trace.queued_s = now
         trace.loads = loads
         self._running[request.request_id] = _Running(request, streams, trace)
 
@@ -235,21 +250,82 @@ class Engine:
     def step(self) -> list[RequestDelta]:
         """Run one step and return what it brought, at most one delta for each request.
 
-        A step that fails inside the backend ends its requests with an error; the others go on. One
-        that is interrupted (Ctrl-C) drops its requests, and the engine can be used further.
+        A step that is interrupted (Ctrl-C) drops its requests, and the engine can be used further.
+        """
+        step = self.plan()
+        if step is None:
+            self.rest()
+            return []
+        try:
+            self.execute(step)
+        except BaseException:
+            self.drop(step)
+            raise
+        return self.apply(step)
+
+    def plan(self) -> Step | None:
+        """Choose what is computed next; None where nothing can be.
+
+        `execute` and then `apply`, or `drop`, are to follow. `add` and `abort` may come before,
+        between and after them.
         """
         if self._loader is not None:
             self._tend(self._loader)
         planned_s = self.clock()
         plan = self.scheduler.plan(planned_s)
         if plan is None:
-            return []
+            return None
         load = StepLoad.of(plan)
-        record = self._begin(planned_s, plan, self._cost.predict(load))
+        record = self.steps.begin(planned_s, self.clock(), plan.notes, self._cost.predict(load))
+        for chunk in plan.notes.chunks:
+            self._running[chunk.request_id].trace.chunks.append((record, chunk))
+        for request_id in plan.notes.preempted:
+            self._running[request_id].trace.preemptions += 1
+        return Step(plan, load, record)
+
+    def execute(self, step: Step) -> None:
+        """Compute a step. Touches nothing but the backend and the step itself.
+
+        So this, which takes nearly all of the time, may run in a thread while another one calls
+        `add` and `abort`.
+        """
+        step.record.began_s = self.clock()
         try:
-            return self._execute(plan, load, record)
+            step.outcome = self.backend.execute(step.plan)
+        except BackendError as error:
+            step.outcome = error
         finally:
-            record.applied_s = self.clock()
+            step.record.ended_s = self.clock()
+
+    def apply(self, step: Step) -> list[RequestDelta]:
+        """Take in what a step computed, and return at most one delta for each request.
+
+        If it failed inside the backend, its requests end with that error; the others go on.
+        """
+        outcome, record = step.outcome, step.record
+        assert outcome is not None
+        assert record.ended_s is not None
+        if isinstance(outcome, BackendError):
+            deltas = self._fail(self.scheduler.fail(), outcome, record)
+        else:
+            took_s = record.ended_s - record.began_s
+            self._cost.observe(step.load, took_s)
+            self._speed.observe(step.plan.num_tokens, took_s)
+            record.sampling_s = outcome.sampling_s
+            deltas = self._publish(self.scheduler.apply(outcome, record.ended_s), record)
+        record.applied_s = self.clock()
+        return deltas
+
+    def drop(self, step: Step) -> None:
+        """Give up a step and its requests, without a word to them."""
+        for request_id in self.scheduler.fail():
+            del self._running[request_id]
+        step.record.applied_s = self.clock()
+
+    def rest(self) -> None:
+        """Sleep a moment where requests wait for nothing but blocks from tiers."""
+        if self._loader is not None and self._loader.has_work:
+            self._loader.wait(_LOAD_NAP_S)
 
     def _tend(self, loader: TierLoader) -> None:
         """Copy new blocks out, and queue the requests whose blocks have come in."""
@@ -262,33 +338,6 @@ class Engine:
             self.scheduler.add(
                 load.request, self.clock(), num_loaded_tokens=sum(load.num_tokens.values())
             )
-        if not self.scheduler.has_work and loader.has_work:
-            loader.wait(_LOAD_NAP_S)
-
-    def _begin(self, planned_s: float, plan: StepPlan, predicted_s: float) -> StepRecord:
-        record = self.steps.begin(planned_s, self.clock(), plan.notes, predicted_s)
-        for chunk in plan.notes.chunks:
-            self._running[chunk.request_id].trace.chunks.append((record, chunk))
-        for request_id in plan.notes.preempted:
-            self._running[request_id].trace.preemptions += 1
-        return record
-
-    def _execute(self, plan: StepPlan, load: StepLoad, record: StepRecord) -> list[RequestDelta]:
-        try:
-            result = self.backend.execute(plan)
-        except BackendError as error:
-            record.ended_s = self.clock()
-            return self._fail(self.scheduler.fail(), error, record)
-        except BaseException:
-            record.ended_s = self.clock()
-            for request_id in self.scheduler.fail():
-                del self._running[request_id]
-            raise
-        record.ended_s = now = self.clock()
-        self._cost.observe(load, now - record.began_s)
-        self._speed.observe(plan.num_tokens, now - record.began_s)
-        record.sampling_s = result.sampling_s
-        return self._publish(self.scheduler.apply(result, now), record)
 
     def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
         by_request: dict[str, list[SequenceUpdate]] = {}

@@ -14,7 +14,7 @@ PARTS = {
     "parse": "JSON decoded and checked",
     "template": "the chat template applied",
     "tokenise": "text turned into token ids",
-    "handover": "on the way to the step loop",
+    "handover": "on the way to the engine, and to a step that takes it at once",
     "kv_load": "waiting for blocks from memory or disk",
     "queue": "waiting for its first step",
     "schedule": "a step with its tokens was planned, the prefix cache looked up",
@@ -121,7 +121,6 @@ def _wait(cut: _Cut, trace: RequestTrace) -> None:
     if before is not None:
         cut.until("queue", before.applied_s, running=before)
     if trace.loads:
-        cut.until("handover", trace.taken_s)
         loaded_s, before = trace.loaded or (None, before)
         cut.until("kv_load", loaded_s)
     next_number = 0 if before is None else before.number + 1
@@ -129,7 +128,6 @@ def _wait(cut: _Cut, trace: RequestTrace) -> None:
     if first is not None and first.number == next_number:
         cut.until("handover", first.planned_s)
         return
-    cut.until("handover", trace.taken_s)
     if first is None:
         cut.until("queue", None, steps=(next_number, None))
     else:

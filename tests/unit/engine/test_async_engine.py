@@ -188,7 +188,7 @@ def test_work_between_steps_that_is_never_reached_is_told_so() -> None:
         asking = asyncio.ensure_future(text_of(engine, "say:a"))
         await until(lambda: engine.steps.next_number > 0)
         look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
-        await asyncio.sleep(0)  # it is in the inbox
+        await asyncio.sleep(0)  # it is in line
         holding.set()
         for waiting in (asking, look):
             with pytest.raises(BackendError, match="planted"):

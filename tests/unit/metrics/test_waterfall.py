@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.scripted import tiny_engine
 
 from foreword.core.params import SamplingParams
-from foreword.core.request import Request
 from foreword.core.step import StepPlan
 from foreword.core.trace import Chunk, PlanNotes, RequestTrace, StepLog
 from foreword.errors import BackendError
@@ -44,7 +43,6 @@ class World:
         self.during_step: list[str] = []  # prompts that come while the next step runs
         self.fail_next = False
         self.requests: dict[str, Served] = {}
-        self.inbox: list[Request] = []
         self.engine = tiny_engine(on_step=self._on_step, clock=self.clock, **options)
 
     def clock(self) -> float:
@@ -52,14 +50,20 @@ class World:
         return self.now
 
     def add(self, prompt: str, *, stream: bool = True, **params: Any) -> str:
-        name = self._come(prompt, stream, params)
-        self._take()
-        return name
+        """What the event loop does with a request."""
+        options = {"temperature": 0.0, "max_tokens": 8, **params}
+        request = self.engine.make_request(list(prompt.encode()), SamplingParams(**options))
+        served = Served(Lifetime(self.clock()), stream=stream)
+        served.life.read_s = self.clock()
+        served.life.parsed_s = self.clock()
+        served.life.tokenised_s = self.clock()
+        self.requests[request.request_id] = served
+        self.engine.add(request, served.trace)
+        return request.request_id
 
     def step(self) -> None:
         for delta in self.engine.step():
             self._deliver(delta)
-        self._take()
 
     def run(self) -> None:
         while self.engine.has_work:
@@ -82,29 +86,10 @@ class World:
         check_contiguous(stretches, parts[0].began_s, parts[-1].ended_s)
         return stretches
 
-    def _come(self, prompt: str, stream: bool, params: dict[str, Any]) -> str:
-        """What the event loop does with a request."""
-        options = {"temperature": 0.0, "max_tokens": 8, **params}
-        request = self.engine.make_request(list(prompt.encode()), SamplingParams(**options))
-        served = Served(Lifetime(self.clock()), stream=stream)
-        served.life.read_s = self.clock()
-        served.life.parsed_s = self.clock()
-        served.life.tokenised_s = self.clock()
-        served.trace.step_before = self.engine.steps.latest
-        served.trace.queued_s = self.clock()
-        self.requests[request.request_id] = served
-        self.inbox.append(request)
-        return request.request_id
-
-    def _take(self) -> None:
-        while self.inbox:
-            request = self.inbox.pop(0)
-            self.engine.add(request, self.requests[request.request_id].trace)
-
     def _on_step(self, plan: StepPlan) -> None:
         self.now += STEP_S / 2
         for prompt in self.during_step:
-            self._come(prompt, True, {})
+            self.add(prompt)
         self.during_step = []
         self.now += STEP_S / 2
         if self.fail_next:
@@ -362,7 +347,7 @@ def test_who_was_beside_a_chunk_is_told() -> None:
 def test_steps_without_the_request_between_two_chunks_are_a_gap() -> None:
     log = StepLog()
     mine, other = Chunk("me", 0, 8), Chunk("other", 0, 16)
-    life, trace = Lifetime(0.0, 0.0, 0.0, None, 0.0), RequestTrace(queued_s=0.0, taken_s=0.0)
+    life, trace = Lifetime(0.0, 0.0, 0.0, None, 0.0), RequestTrace(queued_s=0.0)
     for number, notes in enumerate(
         [PlanNotes((mine,)), PlanNotes((other,), 3, "budget"), PlanNotes((mine,))]
     ):
@@ -380,7 +365,7 @@ def test_steps_without_the_request_between_two_chunks_are_a_gap() -> None:
 def test_blocks_from_other_tiers_are_waited_for() -> None:
     log = StepLog()
     life = Lifetime(0.0, 0.0, 0.0, None, 0.0)
-    trace = RequestTrace(queued_s=0.0, taken_s=1.0, loads=True)
+    trace = RequestTrace(queued_s=1.0, loads=True)
     parts = partition(life, trace, 5.0, whole=False)
     assert [(part.name, part.ended_s) for part in parts] == [("handover", 1.0), ("kv_load", 5.0)]
 
@@ -425,7 +410,7 @@ def test_what_it_costs() -> None:
             step = log.begin(0.4, 0.5, PlanNotes((Chunk("me", 0, 16),)))
             trace.chunks.append((step, step.notes.chunks[0]))
             step.ended_s, step.applied_s = 0.6, 0.7
-            trace.queued_s = trace.taken_s = 0.35
+            trace.queued_s = 0.35
             trace.first_sampled = trace.first_text = trace.last = step
             life.delivered_s, life.first_written_s = 0.8, 0.9
             seconds_by_part(partition(life, trace, 0.9, whole=False))

@@ -5,7 +5,7 @@ export const PARTS = new Map([
   ["parse", "JSON decoded and checked"],
   ["template", "the chat template applied"],
   ["tokenise", "text turned into token ids"],
-  ["handover", "on the way to the step loop"],
+  ["handover", "on the way to the engine, and to a step that takes it at once"],
   ["kv_load", "waiting for blocks from memory or disk"],
   ["queue", "waiting for its first step"],
   ["schedule", "a step with its tokens was planned, the prefix cache looked up"],
