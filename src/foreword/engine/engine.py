@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +11,14 @@ from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
 from foreword.core.prefill_speed import PrefillSpeed
-from foreword.core.request import NOT_URGENT, FinishReason, Request, Urgency
+from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan, StepResult, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.cache_control import CacheControl
 from foreword.engine.completion import CompletionStream
+from foreword.engine.intake import Intake
 from foreword.engine.outputs import CompletionDelta, RequestDelta
-from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
+from foreword.errors import BackendError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched import CostModel, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
 from foreword.text.tokenizer import Tokenizer
@@ -68,6 +67,9 @@ class Engine:
         context_cost: see `foreword.models.spec.ModelSpec.context_cost`.
         tiers: where blocks are kept beside the pool, the fastest first.
         clock: monotonic seconds.
+
+    Attributes:
+        make_request: see `Intake.make_request`. Safe to call from any thread.
     """
 
     def __init__(
@@ -102,8 +104,14 @@ class Engine:
         self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
-        self._ids = itertools.count()
-        self._seeds = random.Random(config.seed)
+        self.make_request = Intake(
+            tokenizer.eos_token_ids,
+            backend.vocab_size,
+            self.max_model_len,
+            self.scheduler.max_sequence_tokens,
+            config.seed,
+            clock,
+        ).make_request
 
     @property
     def max_model_len(self) -> int:
@@ -115,67 +123,6 @@ class Engine:
         """Whether `step` has something to do."""
         loader = self._loader
         return self.scheduler.has_work or (loader is not None and loader.has_work)
-
-    def make_request(
-        self,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams,
-        *,
-        request_id: str | None = None,
-        arrival_s: float | None = None,
-        cache_salt: str = "",
-        urgency: Urgency = NOT_URGENT,
-    ) -> Request:
-        """Check a request and complete it. Safe to call from any thread.
-
-        ``max_tokens`` is cut to what the context leaves: such a completion ends with ``length``.
-
-        Raises:
-            InvalidRequestError: no prompt, or ids outside the vocabulary.
-            ContextLengthError: the prompt leaves no room in the context.
-        """
-        max_tokens = self._max_tokens(len(prompt_token_ids), params.max_tokens)
-        prompt = tuple(prompt_token_ids)
-        self._check_prompt(prompt)
-        params.check_token_ids(self.backend.vocab_size)
-        return Request(
-            request_id=request_id if request_id is not None else f"req-{next(self._ids)}",
-            prompt_token_ids=prompt,
-            params=params,
-            max_tokens=max_tokens,
-            eos_token_ids=frozenset() if params.ignore_eos else self.tokenizer.eos_token_ids,
-            seed=self._seeds.getrandbits(64) if params.seed is None else params.seed % 2**64,
-            arrival_s=self.clock() if arrival_s is None else arrival_s,
-            cache_salt=cache_salt,
-            urgency=urgency,
-        )
-
-    def _check_prompt(self, prompt: tuple[int, ...]) -> None:
-        if not prompt:
-            raise InvalidRequestError("the prompt has no tokens", param="prompt")
-        if set(map(type, prompt)) != {int}:
-            raise InvalidRequestError("token ids must be integers", param="prompt")
-        vocab_size = self.backend.vocab_size
-        for token_id in (min(prompt), max(prompt)):
-            if not 0 <= token_id < vocab_size:
-                raise InvalidRequestError(
-                    f"token id {token_id} is outside the vocabulary of {vocab_size}", param="prompt"
-                )
-
-    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
-        """Tokens to generate at most: what was asked for, as far as the context goes."""
-        room = self.max_model_len - num_prompt_tokens
-        if room < (0 if asked == 0 else 1):
-            raise ContextLengthError(
-                f"the prompt has {num_prompt_tokens} tokens, and the context holds "
-                f"{self.max_model_len} with at least one for the answer",
-                prompt_tokens=num_prompt_tokens,
-                limit_tokens=self.max_model_len,
-                param="prompt",
-            )
-        if asked is not None:
-            return min(asked, room)
-        return max(1, min(room, self.scheduler.max_sequence_tokens - num_prompt_tokens))
 
     def warm_up(self) -> None:
         """Run steps that nobody asked for, so that the first request finds everything in memory.
