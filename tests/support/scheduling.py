@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foreword.backends.null import NullBackend, hashed_token
 from foreword.config.cache import CacheConfig
@@ -105,9 +105,13 @@ class World:
         self.completions: dict[tuple[str, int], Completion] = {}
         self.prompt_logprobs: dict[str, tuple[float, ...]] = {}
         self.updates: list[SequenceUpdate] = []
+        self.queued_s: dict[str, float] = {}
+        self.first_s: dict[str, float] = {}  # when each request had its first token
 
     def add(self, request: Request, queued_s: float | None = None) -> None:
-        self.scheduler.add(request, self.now if queued_s is None else queued_s)
+        queued_s = self.now if queued_s is None else queued_s
+        self.scheduler.add(request, queued_s)
+        self.queued_s[request.request_id] = queued_s
         self.requests[request.request_id] = request
         for draw in range(request.params.n):
             self.completions[request.request_id, draw] = Completion()
@@ -127,7 +131,7 @@ class World:
         self._check_plan(plan)
         if self.virtual:
             self.now += self.cost.predict(StepLoad.of(plan))
-        self.plans.append(plan)
+        self.plans.append(_kept(plan))
         self.shares.append(self._share(plan))
         if abort_during is not None:
             self.abort(*abort_during)
@@ -160,11 +164,7 @@ class World:
     @property
     def ttfts_s(self) -> dict[str, float]:
         """Of each request that has a token."""
-        firsts: dict[str, float] = {}
-        for update in self.updates:
-            if update.sampled_s is not None:
-                firsts.setdefault(update.request_id, update.sampled_s - update.queued_s)
-        return firsts
+        return {name: at_s - self.queued_s[name] for name, at_s in self.first_s.items()}
 
     def num_computed(self, request_id: str) -> int:
         """How many tokens have been planned for a request so far."""
@@ -189,6 +189,8 @@ class World:
 
     def _take(self, update: SequenceUpdate) -> None:
         self.updates.append(update)
+        if update.token_ids:
+            self.first_s.setdefault(update.request_id, self.now)
         completion = self.completions[update.request_id, update.index]
         assert completion.reason is None, "an update after the last one"
         completion.token_ids += update.token_ids
@@ -198,10 +200,6 @@ class World:
             scores = tuple(score.logprob for score in update.prompt_logprobs)
             self.prompt_logprobs[update.request_id] = scores
         assert update.num_cached_tokens < len(self.requests[update.request_id].prompt_token_ids)
-        if update.token_ids:
-            assert update.first_scheduled_s is not None
-            assert update.sampled_s is not None
-            assert update.queued_s <= update.first_scheduled_s <= update.sampled_s
 
     def _share(self, plan: StepPlan) -> dict[str, int]:
         names = {s.seq_id: s.tracked.request.request_id for s in self.scheduler._running}
@@ -227,7 +225,10 @@ class World:
         assert 0 < plan.num_tokens <= self.config.max_num_batched_tokens
         running = self.scheduler._running
         assert sum(len(seq.draws) for seq in running) <= self.config.max_num_seqs
-        assert running == sorted(running, key=lambda seq: seq.rank)
+        for part in (running.streams, running.part_way):
+            assert part == sorted(part, key=lambda seq: seq.rank)
+        assert all(seq.num_missing == 1 for seq in running.streams)
+        assert all(seq.num_missing > 1 for seq in running.part_way)
         planned = {step.seq_id for step in plan.sequences}
         assert len(planned) == len(plan.sequences)
         # Every stream decodes in every step.
@@ -282,6 +283,11 @@ class World:
             if shared // BLOCK > step.start // BLOCK:
                 return True
         return False
+
+
+def _kept(plan: StepPlan) -> StepPlan:
+    """The plan as it is now: its steps are used again."""
+    return replace(plan, sequences=tuple(replace(step) for step in plan.sequences))
 
 
 def make_request(name: str, prompt: list[int], **params: object) -> Request:

@@ -13,9 +13,9 @@ from foreword.core.params import SamplingParams
 from foreword.core.trace import NO_NOTES, PlanNotes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a stream's is moved on to its next token, not made again
 class SequenceStep:
-    """The part of one sequence in a step.
+    """The part of one sequence in a step. Valid until the step's results are taken in.
 
     Attributes:
         seq_id: the scheduler's name for the sequence.

@@ -20,15 +20,19 @@ class BlockTable:
 
     Attributes:
         blocks: indices in the pool, in the order of positions.
+        computed: leading positions whose contents are known to be right.
+        writable: positions below it need no block before they are written to, if they are not
+            computed yet.
     """
 
-    __slots__ = ("_cache", "_chain", "_computed", "_published", "_tip", "blocks")
+    __slots__ = ("_cache", "_chain", "_published", "_tip", "blocks", "computed", "writable")
 
     def __init__(self, cache: KVCache, token_ids: list[int], cache_salt: str = "") -> None:
         self._cache = cache
         self._chain = cache.chain(token_ids, cache_salt)
         self.blocks: list[int] = []
-        self._computed = 0  # leading positions whose contents are known to be right
+        self.computed = 0
+        self.writable = 0
         self._published = 0  # leading blocks that others can find
         self._tip: Node | None = None  # the last one of them
 
@@ -64,18 +68,24 @@ class BlockTable:
         for node in hit.nodes:
             pool.acquire(node.block)
             self.blocks.append(node.block)
-        self._computed = first * self._cache.block_size  # the copy is not made yet
+        self.computed = first * self._cache.block_size  # the copy is not made yet
         self._published = first
         self._tip = hit.nodes[-1] if hit.nodes else None
         source = hit.partial.block if hit.partial is not None else None
         for _ in range(self._cache.blocks_for(stop) - first):
             self.blocks.append(pool.allocate())
+        self.writable = len(self.blocks) * self._cache.block_size
         return [] if source is None else [(source, self.blocks[first])]
 
     def needs_block(self, position: int) -> bool:
         """Whether writing to ``position`` takes a block: the table ends there, or it is shared."""
+        if position < self.writable:
+            return False
         blocks, index = self.blocks, position // self._cache.block_size
-        return index == len(blocks) or self._cache.pool.references(blocks[index]) > 1
+        if index == len(blocks) or self._cache.pool.references(blocks[index]) > 1:
+            return True
+        self.writable = (index + 1) * self._cache.block_size  # the others have left it
+        return False
 
     def extend(self, position: int) -> list[tuple[int, int]]:
         """Take the block that `needs_block` speaks of.
@@ -88,11 +98,12 @@ class BlockTable:
         """
         pool, index = self._cache.pool, position // self._cache.block_size
         block = pool.allocate()
+        self.writable = (index + 1) * self._cache.block_size
         if index == len(self.blocks):
             self.blocks.append(block)
             return []
         shared, self.blocks[index] = self.blocks[index], block
-        self._computed = index * self._cache.block_size  # until the copy is made
+        self.computed = index * self._cache.block_size  # until the copy is made
         pool.release(shared)
         return [(shared, block)]
 
@@ -104,10 +115,12 @@ class BlockTable:
     def publish(self, computed: int) -> None:
         """Let other sequences find the full blocks among the first ``computed`` positions.
 
+        Where no block has become full since, setting ``computed`` is enough.
+
         Where another block with the same contents can be found already, the table takes that one
         and gives its own back, so that equal contents are held once.
         """
-        self._computed = computed
+        self.computed = computed
         prefixes, pool = self._cache.prefixes, self._cache.pool
         if prefixes is None:
             return
@@ -125,7 +138,8 @@ class BlockTable:
         other = BlockTable(self._cache, token_ids)
         other._chain = self._chain.fork(token_ids)
         other.blocks = list(self.blocks)
-        other._computed = self._computed
+        self.writable = 0  # both share the last block
+        other.computed = self.computed
         other._published = self._published
         other._tip = self._tip
         for block in other.blocks:
@@ -138,14 +152,14 @@ class BlockTable:
         blocks, self.blocks = self.blocks, []
         for block in reversed(blocks):
             self._cache.pool.release(block)
-        self._computed = 0
+        self.computed = self.writable = 0
 
     def _publish_end(self) -> None:
         """Let the block that is not full be found too, now that nobody writes to it any more."""
         prefixes, start = self._cache.prefixes, self._published * self._cache.block_size
-        if prefixes is None or self._computed == start:
+        if prefixes is None or self.computed == start:
             return
         block = self.blocks[self._published]
         if self._cache.pool.references(block) == 1:
-            key = self._chain.span(start, self._computed)
+            key = self._chain.span(start, self.computed)
             prefixes.publish_end(self._chain, self._tip, key, block)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.core.trace import Chunk, HeldBack, PlanNotes
 from foreword.sched.cost import StepLoad
@@ -13,6 +15,9 @@ class Batch:
 
     Attributes:
         budget: tokens that may still be added.
+        num_tokens: tokens in it.
+        sequences, steps: those in it, streams first.
+        admitted: those of them that waited before.
         slots: completions that the running sequences stand for, once single tokens are planned.
         load: what has been added, as the cost model sees it.
         num_ending: prompts whose last tokens are in it.
@@ -21,6 +26,8 @@ class Batch:
 
     __slots__ = (
         "_block_size",
+        "_num_streams",
+        "admitted",
         "block_copies",
         "budget",
         "chunks",
@@ -29,6 +36,7 @@ class Batch:
         "load",
         "num_decodes",
         "num_ending",
+        "num_tokens",
         "preempted",
         "sequences",
         "slots",
@@ -37,12 +45,15 @@ class Batch:
 
     def __init__(self, budget: int, block_size: int) -> None:
         self.budget = budget
+        self.num_tokens = 0
         self._block_size = block_size
         self.sequences: list[Sequence] = []
         self.steps: list[SequenceStep] = []
+        self.admitted: list[Sequence] = []
         self.block_copies: list[tuple[int, int]] = []
         self.chunks: list[Chunk] = []
         self.slots = 0
+        self._num_streams = 0
         self.load = StepLoad()
         self.num_decodes = 0
         self.num_ending = 0
@@ -50,23 +61,44 @@ class Batch:
         self.deferred: list[str] = []
         self.preempted: list[str] = []
 
+    def add_streams(self, streams: Iterable[Sequence]) -> None:
+        """Plan the single token that each of some sequences misses. To be called first, and once.
+
+        A prompt's last token may be among them.
+        """
+        self.sequences = list(streams)
+        self.steps = [seq.next_step or seq.step(1) for seq in self.sequences]
+        self._took(len(self.steps))
+        self.load.decodes = len(self.steps)
+        self.load.decode_context = sum([step.start + 1 for step in self.steps])
+        for seq in self.sequences:
+            if seq.next_step is None and not seq.is_stream:
+                self._note_chunk(seq, 1)
+        self.num_decodes = len(self.steps) - len(self.chunks)
+        self._num_streams = len(self.steps)
+
     def add(self, seq: Sequence, count: int) -> None:
-        """Plan the next ``count`` tokens of a sequence."""
-        self.budget -= count
+        """Plan the next ``count`` tokens of a prompt."""
+        self._took(count)
         self.sequences.append(seq)
         self.steps.append(seq.step(count))
         self.load.add(count, seq.num_computed)
-        if count == 1 and seq.num_computed >= seq.tracked.num_prompt_tokens:
-            self.num_decodes += 1
-        else:
-            request_id = seq.tracked.request.request_id
-            self.chunks.append(Chunk(request_id, seq.num_computed, count))
-            self.num_ending += count == seq.num_missing
+        self._note_chunk(seq, count)
+
+    def _took(self, count: int) -> None:
+        self.budget -= count
+        self.num_tokens += count
+
+    def _note_chunk(self, seq: Sequence, count: int) -> None:
+        request_id = seq.tracked.request.request_id
+        self.chunks.append(Chunk(request_id, seq.num_computed, count))
+        self.num_ending += count == seq.num_missing
 
     def computes_prefix_of(self, seq: Sequence) -> bool:
         """Whether the step computes a block that ``seq`` needs and will find in the cache then."""
-        for other, step in zip(self.sequences, self.steps, strict=True):
-            if len(step.token_ids) > 1 and other.cache_salt == seq.cache_salt:
+        prompts = slice(self._num_streams, None)
+        for other, step in zip(self.sequences[prompts], self.steps[prompts], strict=True):
+            if other.cache_salt == seq.cache_salt:
                 stop = (step.start // self._block_size + 1) * self._block_size
                 done = step.start + len(step.token_ids) >= stop <= seq.max_cached_tokens
                 if done and other.token_ids[:stop] == seq.token_ids[:stop]:

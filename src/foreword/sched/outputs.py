@@ -22,9 +22,6 @@ class SequenceUpdate:
             update, where ``params.prompt_logprobs`` is set; else empty.
         finish_reason: set on the completion's last update.
         num_cached_tokens: prompt tokens that came from the cache when the request was admitted.
-        queued_s: when the request was added, on the caller's clock.
-        first_scheduled_s: when it was first part of a step; None if it never was.
-        sampled_s: when the tokens became known; None without tokens.
     """
 
     request_id: str
@@ -34,9 +31,6 @@ class SequenceUpdate:
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     finish_reason: FinishReason | None = None
     num_cached_tokens: int = 0
-    queued_s: float = 0.0
-    first_scheduled_s: float | None = None
-    sampled_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
@@ -19,6 +18,7 @@ from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
 from foreword.sched.policy import POLICIES
 from foreword.sched.queue import Line, WaitingQueue
+from foreword.sched.running import RunningSet
 from foreword.sched.sequence import Sequence, TrackedRequest
 
 _MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
@@ -58,9 +58,9 @@ class Scheduler:
         # each running sequence may need a token in the same step
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
-        self._running: list[Sequence] = []  # oldest first
+        self._running = RunningSet()
         self._waiting = WaitingQueue(self._policy)
-        self._in_flight: tuple[list[Sequence], StepPlan] | None = None
+        self._in_flight: Batch | None = None
         self._totals = Counters()
         self._orders = count()
         self._seq_ids = count()
@@ -138,7 +138,7 @@ class Scheduler:
         for seq in list(tracked.sequences) if tracked else ():
             leaving = [draw for draw in seq.draws if index in (None, draw)]
             updates += self._end(seq, leaving, reason)
-        self._sweep()
+        self._running.sweep()
         return updates
 
     def plan(self, now: float) -> StepPlan | None:
@@ -151,13 +151,12 @@ class Scheduler:
             raise RuntimeError("the previous step has neither been applied nor failed")
         self._cache.tick(now)
         batch = Batch(self._config.max_num_batched_tokens, self._cache.block_size)
-        self._plan_single_tokens(batch)
+        self._plan_streams(batch)
         self._plan_prompts(batch, now)
         if not batch.sequences:
             return None
-        plan = batch.plan()
-        self._in_flight = batch.sequences, plan
-        return plan
+        self._in_flight = batch
+        return batch.plan()
 
     def apply(self, result: StepResult, now: float) -> list[SequenceUpdate]:
         """Take in what the planned step gave.
@@ -170,15 +169,23 @@ class Scheduler:
                 `fail`.
         """
         self._cache.tick(now)
-        sequences, plan = self._require_in_flight()
-        _check_result(plan, result)
+        batch = self._require_in_flight()
+        num_sampled = _check_result(batch.steps, result)
         self._in_flight = None
         self._totals.steps += 1
+        self._totals.computed_tokens += batch.num_tokens
+        self._totals.generated_tokens += num_sampled
         updates: list[SequenceUpdate] = []
-        for seq, step, outcome in zip(sequences, plan.sequences, result.sequences, strict=True):
-            if not seq.ended:
-                updates += self._advance(seq, step, outcome, now)
-        self._sweep()
+        for seq, step, outcome in zip(batch.sequences, batch.steps, result.sequences, strict=True):
+            if seq.ended:
+                continue
+            if seq.next_step is step:
+                updates.append(update := seq.extend(outcome))
+                if update.finish_reason is not None:
+                    self._close(seq)
+            else:
+                updates += self._advance(seq, step, outcome)
+        self._running.sweep()
         return updates
 
     def fail(self) -> list[str]:
@@ -187,10 +194,10 @@ class Scheduler:
         Returns:
             Their ids. All other requests go on.
         """
-        sequences, _ = self._require_in_flight()
+        batch = self._require_in_flight()
         self._in_flight = None
         request_ids = dict.fromkeys(
-            seq.tracked.request.request_id for seq in sequences if not seq.ended
+            seq.tracked.request.request_id for seq in batch.sequences if not seq.ended
         )
         for request_id in request_ids:
             self.abort(request_id, reason=FinishReason.ERROR)
@@ -198,46 +205,29 @@ class Scheduler:
 
     # --- planning
 
-    def _plan_single_tokens(self, batch: Batch) -> None:
-        """Plan every running sequence that misses one token.
+    def _plan_streams(self, batch: Batch) -> None:
+        """Plan every running sequence that misses one token, each with a block to write it to."""
+        streams = self._running.streams
+        for seq in [seq for seq in streams if seq.num_computed >= seq.table.writable]:
+            while seq not in self._waiting and seq.table.needs_block(seq.num_computed):
+                if self._cache.pool.num_available:
+                    batch.block_copies += seq.table.extend(seq.num_computed)
+                else:
+                    self._preempt(self._running.youngest, batch)
+        batch.add_streams(self._running.streams)
 
-        Goes from old to young while victims are taken from the young end: who is in the batch
-        stays in it.
-        """
-        position = 0
-        while position < len(self._running):
-            seq = self._running[position]
-            if seq.num_missing == 1 and self._make_writable(seq, batch):
-                batch.add(seq, 1)
-            position += 1
-
-    def _make_writable(self, seq: Sequence, batch: Batch) -> bool:
-        """Give ``seq`` a block for its next token, if need be one that others hold.
-
-        Returns:
-            False if ``seq`` is the youngest and had to wait itself.
-        """
-        while seq.table.needs_block(seq.num_computed):
-            if self._cache.pool.num_available:
-                batch.block_copies += seq.table.extend(seq.num_computed)
-                break
-            victim = self._running[-1]
-            self._preempt(victim)
-            batch.preempted.append(victim.tracked.request.request_id)
-            if victim is seq:
-                return False
-        return True
-
-    def _preempt(self, seq: Sequence) -> None:
+    def _preempt(self, seq: Sequence, batch: Batch) -> None:
+        """Take a sequence's blocks; it waits to be computed again."""
         self._totals.preemptions += 1
         self._running.remove(seq)
         seq.pause()
         self._waiting.add(seq)
+        batch.preempted.append(seq.tracked.request.request_id)
 
     def _plan_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
-        part_way = [seq for seq in self._running if seq.num_missing > 1]
-        batch.slots = sum(len(seq.draws) for seq in self._running)
+        part_way = self._running.part_way
+        batch.slots = self._running.num_slots
         line = Line(self._policy, part_way, self._waiting)
         candidates = (next(iter(part_way), None), self._waiting.longest_waiting)
         aged = self._packing.aged((seq for seq in candidates if seq), now)
@@ -256,8 +246,9 @@ class Scheduler:
                 break
             if held_back in ("sequences", "blocks"):
                 line.close()
-        for seq in batch.sequences:
+        for seq in batch.admitted:
             self._waiting.discard(seq)
+            self._running.add(seq)
 
     def _serve(
         self, seq: Sequence, batch: Batch, most: int, now: float, num_behind: int = 0
@@ -278,29 +269,29 @@ class Scheduler:
             slots = batch.slots + len(seq.draws)
             if slots > self._max_running:
                 return "sequences"
-            if not self._start(seq, slots, batch, now):
+            if not self._start(seq, slots, batch):
                 return "blocks"
             batch.slots = slots
         batch.add(seq, min(seq.num_missing, most))
         return None
 
-    def _start(self, seq: Sequence, slots: int, batch: Batch, now: float) -> bool:
+    def _start(self, seq: Sequence, slots: int, batch: Batch) -> bool:
         """Admit a waiting sequence if its known tokens fit, beside what is running.
 
         Others keep one block each to grow into, or an admission would soon be a preemption.
         """
         hit = seq.table.match(seq.max_cached_tokens)
-        spare = slots if self._running else 0
+        spare = slots if self._running or batch.admitted else 0
         needed = seq.table.shortfall(hit, len(seq.token_ids)) + spare
         if needed > self._cache.pool.num_available:
             return False
         batch.block_copies += seq.table.start(hit, len(seq.token_ids))
         seq.num_computed = hit.num_tokens(self._cache.block_size)
-        insort(self._running, seq, key=lambda other: other.rank)
+        batch.admitted.append(seq)
         tracked = seq.tracked
-        if tracked.first_scheduled_s is None:
+        if not tracked.admitted:
             self._cache.count_hit(hit)
-            tracked.first_scheduled_s = now
+            tracked.admitted = True
             tracked.num_cached_tokens = seq.num_computed
             self._totals.prompt_tokens += tracked.num_prompt_tokens
             self._totals.cached_prompt_tokens += seq.num_computed
@@ -309,45 +300,41 @@ class Scheduler:
 
     # --- results
 
-    def _require_in_flight(self) -> tuple[list[Sequence], StepPlan]:
+    def _require_in_flight(self) -> Batch:
         if self._in_flight is None:
             raise RuntimeError("no step is planned")
         return self._in_flight
 
     def _advance(
-        self, seq: Sequence, step: SequenceStep, outcome: SequenceResult, now: float
+        self, seq: Sequence, step: SequenceStep, outcome: SequenceResult
     ) -> list[SequenceUpdate]:
-        self._totals.computed_tokens += len(step.token_ids)
         self._totals.recomputed_tokens += seq.take_in(step, outcome)
         if seq.num_missing:
+            self._running.settle(seq)
             return []
         if not step.draws:  # nothing to generate: the prompt was all that was asked for
             return self._end(seq, seq.draws, FinishReason.LENGTH)
-        if len(seq.draws) == 1:
-            return [self._extend(seq, step, outcome, now)]
         children = seq.split(self._seq_ids)
+        updates = []
+        for branch in (seq, *children):
+            at = step.draws.index(branch.draws[0])
+            branch.token_ids.append(outcome.token_ids[at])
+            updates.append(self._drawn(branch, outcome, at))
+        self._running.settle(seq)
         for child in children:
-            insort(self._running, child, key=lambda other: other.rank)
-        return [self._extend(branch, step, outcome, now) for branch in (seq, *children)]
+            self._running.add(child)
+        return updates
 
-    def _extend(
-        self, seq: Sequence, step: SequenceStep, outcome: SequenceResult, now: float
-    ) -> SequenceUpdate:
-        """Add the token that was drawn for the one completion of ``seq``."""
-        draw = seq.draws[0]
-        at = step.draws.index(draw)
-        token_id = outcome.token_ids[at]
-        seq.token_ids.append(token_id)
-        self._totals.generated_tokens += 1
+    def _drawn(self, seq: Sequence, outcome: SequenceResult, at: int = 0) -> SequenceUpdate:
+        """Report the newest token of a sequence, the result's token ``at``."""
         reason = seq.finish_reason
         if reason:
             self._close(seq)
         return seq.tracked.update(
-            draw,
-            (token_id,),
+            seq.draws[0],
+            outcome.token_ids[at : at + 1],
             outcome.logprobs[at : at + 1],
             finish_reason=reason,
-            sampled_s=now,
         )
 
     # --- endings
@@ -365,16 +352,13 @@ class Scheduler:
         return [seq.tracked.update(draw, finish_reason=reason) for draw in leaving]
 
     def _close(self, seq: Sequence) -> None:
-        """Take a sequence out of everything but the list of running ones (see `_sweep`)."""
+        """Take a sequence out of everything but the running ones, which are swept later."""
         seq.ended = True
         seq.table.release()
         self._waiting.discard(seq)
         seq.tracked.sequences.remove(seq)
         if not seq.tracked.sequences:
             del self._requests[seq.tracked.request.request_id]
-
-    def _sweep(self) -> None:
-        self._running = [seq for seq in self._running if not seq.ended]
 
     def check(self, request: Request) -> None:
         """Raise what `add` would raise."""
@@ -400,9 +384,17 @@ class Scheduler:
             )
 
 
-def _check_result(plan: StepPlan, result: StepResult) -> None:
-    """Raise `BackendError` unless the result answers the plan, sequence by sequence."""
-    asked = [(step.seq_id, len(step.draws)) for step in plan.sequences]
-    given = [(outcome.seq_id, len(outcome.token_ids)) for outcome in result.sequences]
+def _check_result(steps: list[SequenceStep], result: StepResult) -> int:
+    """Return how many tokens were sampled.
+
+    Raises:
+        BackendError: the result does not answer these steps, one by one.
+    """
+    asked = [step.seq_id for step in steps]
+    given = [outcome.seq_id for outcome in result.sequences]
+    if asked == given:
+        asked = [len(step.draws) for step in steps]
+        given = [len(outcome.token_ids) for outcome in result.sequences]
     if asked != given:
         raise BackendError(f"the step's result does not answer its plan: {given}, not {asked}")
+    return sum(given)

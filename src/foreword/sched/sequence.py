@@ -20,7 +20,7 @@ class TrackedRequest:
         stop_ids: tokens that end a completion.
         order: its place in the order of arrival.
         queued_s: when it was added.
-        first_scheduled_s: when it was first part of a step; None before that.
+        admitted: whether it has been part of a step.
         num_loaded_tokens: prompt tokens put into the cache for it before it was added.
         num_cached_tokens: prompt tokens found in the cache at its first admission.
         prompt_logprobs: collected so far, for prompt tokens 1, 2, …
@@ -30,7 +30,7 @@ class TrackedRequest:
 
     __slots__ = (
         "_prompt_logprobs_sent",
-        "first_scheduled_s",
+        "admitted",
         "num_cached_tokens",
         "num_loaded_tokens",
         "num_prompt_tokens",
@@ -49,7 +49,7 @@ class TrackedRequest:
         self.request = request
         self.order = order
         self.queued_s = queued_s
-        self.first_scheduled_s: float | None = None
+        self.admitted = False
         self.num_loaded_tokens = num_loaded_tokens
         self.num_cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
@@ -73,7 +73,6 @@ class TrackedRequest:
         logprobs: tuple[TokenLogprob, ...] = (),
         *,
         finish_reason: FinishReason | None = None,
-        sampled_s: float | None = None,
     ) -> SequenceUpdate:
         """News of completion ``index``; the prompt's log-probabilities go with the first."""
         prompt_logprobs: tuple[TokenLogprob, ...] = ()
@@ -88,9 +87,6 @@ class TrackedRequest:
             prompt_logprobs,
             finish_reason,
             self.num_cached_tokens,
-            self.queued_s,
-            self.first_scheduled_s,
-            sampled_s,
         )
 
 
@@ -106,13 +102,16 @@ class Sequence:
         num_computed: leading tokens whose KV is in the blocks of ``table``.
         table: the blocks; empty while the sequence waits.
         num_expected: leading tokens that the cache held when the sequence began to wait.
+        next_step: the step of a stream's next token; None where that has to be made first.
         ended: whether it has left the scheduler.
     """
 
     __slots__ = (
+        "_max_known",
         "_num_computed_before",
         "draws",
         "ended",
+        "next_step",
         "num_computed",
         "num_expected",
         "seq_id",
@@ -136,7 +135,9 @@ class Sequence:
         self.table = table
         self.num_computed = 0
         self.num_expected = 0
+        self._max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
         self._num_computed_before = 0  # the most before a preemption
+        self.next_step: SequenceStep | None = None
         self.ended = False
 
     @classmethod
@@ -188,20 +189,20 @@ class Sequence:
         """Why the sequence ends with its newest token, an output token; None if it goes on."""
         if self.token_ids[-1] in self.tracked.stop_ids:
             return FinishReason.STOP
-        num_output = len(self.token_ids) - self.tracked.num_prompt_tokens
-        return FinishReason.LENGTH if num_output >= self.tracked.request.max_tokens else None
+        return FinishReason.LENGTH if len(self.token_ids) >= self._max_known else None
 
     def step(self, count: int) -> SequenceStep:
         """The plan for computing the next ``count`` tokens.
 
-        The block table and the history are not copied: they are valid until the next plan.
+        The block table and the history are not copied: they are valid until the next plan. That of
+        a stream is kept as its ``next_step`` where little will change from one to the next.
         """
         tracked, request = self.tracked, self.tracked.request
         params = request.params
         start, stop = self.num_computed, self.num_computed + count
         last = stop == len(self.token_ids) and request.max_tokens > 0
         score = self._score_token_ids(start, stop) if tracked.num_unscored else ()
-        return SequenceStep(
+        step = SequenceStep(
             self.seq_id,
             self.token_ids[start:stop],
             start,
@@ -213,6 +214,38 @@ class Sequence:
             num_prompt_tokens=tracked.num_prompt_tokens,
             banned_token_ids=self._banned_token_ids() if last and params.min_tokens else (),
             score_token_ids=score,
+        )
+        if self.is_stream and last and not step.banned_token_ids and count == 1:
+            self.next_step = step
+        return step
+
+    def extend(self, outcome: SequenceResult) -> SequenceUpdate:
+        """Take in the token that ``next_step`` gave, and report it.
+
+        What `take_in` and `draw` do for any step, at a fraction of the cost: every stream pays it
+        for every token.
+        """
+        assert self.next_step is not None
+        token_ids, table, tracked = self.token_ids, self.table, self.tracked
+        self.num_computed = computed = len(token_ids)
+        if computed < table.writable:
+            table.computed = computed
+        else:
+            table.publish(computed)
+        self.next_step.start = computed
+        self.next_step.token_ids = outcome.token_ids
+        token_ids += outcome.token_ids
+        reason = None
+        if token_ids[-1] in tracked.stop_ids or len(token_ids) >= self._max_known:
+            reason = self.finish_reason
+        return SequenceUpdate(
+            tracked.request.request_id,
+            self.draws[0],
+            outcome.token_ids,
+            outcome.logprobs,
+            (),
+            reason,
+            tracked.num_cached_tokens,
         )
 
     def take_in(self, step: SequenceStep, outcome: SequenceResult) -> int:
@@ -246,6 +279,7 @@ class Sequence:
         """Give the blocks up; the known tokens stay."""
         self._num_computed_before = max(self._num_computed_before, self.num_computed)
         self.num_computed = self.num_expected = 0
+        self.next_step = None
         self.table.release()
 
     def _banned_token_ids(self) -> tuple[int, ...]:

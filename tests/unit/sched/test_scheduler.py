@@ -75,6 +75,18 @@ def test_a_long_queue_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ranked  # only when they came
 
 
+def test_the_step_of_a_stream_is_made_once() -> None:
+    world = World(caching=False)
+    world.add(make_request("a", prompt(4), max_tokens=40, min_tokens=3, ignore_eos=True))
+    steps = []
+    while world.step():
+        steps += [seq.next_step for seq in world.scheduler._running]
+    assert len({id(step) for step in steps[1:]}) == 1
+    starts = [plan.sequences[0].start for plan in world.plans]
+    assert starts == [0, *range(4, 43)]
+    check_outputs(world)
+
+
 def test_nothing_to_do_is_no_step() -> None:
     world = World()
     assert not world.step()
@@ -328,20 +340,3 @@ def test_admission_leaves_room_to_grow() -> None:
     world.run()
     assert world.scheduler.stats.totals.preemptions == 0
     assert max(len(share) for share in world.shares) == 4
-
-
-# --- times
-
-
-def test_instants_are_in_order_and_survive_a_preemption() -> None:
-    world = World(num_blocks=6, max_seqs=4)
-    world.now = 10.0
-    world.add(make_request("a", prompt(20), max_tokens=60, ignore_eos=True))
-    world.add(make_request("b", prompt(20, first=3), max_tokens=60, ignore_eos=True))
-    world.run()
-    assert world.scheduler.stats.totals.preemptions > 0
-    for name in "ab":
-        mine = [update for update in world.updates if update.request_id == name]
-        assert {(u.queued_s, u.first_scheduled_s) for u in mine} == {(10.0, 11.0)}
-        times = [u.sampled_s for u in mine if u.sampled_s is not None]
-        assert times == sorted(set(times))
