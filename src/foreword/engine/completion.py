@@ -43,7 +43,8 @@ class CompletionStream:
         for position, token_id in enumerate(token_ids):
             self._num_tokens += 1
             self._token_ids.append(token_id)
-            self._logprobs.extend(logprobs[position : position + 1])
+            if logprobs:
+                self._logprobs.append(logprobs[position])
             is_stop_token = finish_reason is FinishReason.STOP and position == len(token_ids) - 1
             if is_stop_token:
                 continue  # ends the text, and is not part of it

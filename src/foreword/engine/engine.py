@@ -222,7 +222,7 @@ class Engine:
         plan = self.scheduler.plan(planned_s)
         if plan is None:
             return None
-        load = StepLoad.of(plan)
+        load = self.scheduler.planned_load
         record = self.steps.begin(planned_s, self.clock(), plan.notes, self._cost.predict(load))
         for chunk in plan.notes.chunks:
             self._running[chunk.request_id].trace.chunks.append((record, chunk))
@@ -338,7 +338,7 @@ class Engine:
         error: BackendError | None = None,
     ) -> RequestDelta:
         request = running.request
-        finished = all(stream.finished for stream in running.streams)
+        finished = all([stream.finished for stream in running.streams])
         if finished:
             del self._running[request.request_id]
         prompt_logprobs, running.prompt_logprobs = running.prompt_logprobs, None

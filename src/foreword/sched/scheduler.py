@@ -13,7 +13,7 @@ from foreword.core.trace import HeldBack
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
-from foreword.sched.cost import CostModel
+from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
 from foreword.sched.policy import POLICIES
@@ -92,6 +92,11 @@ class Scheduler:
         return SchedulerStats(
             self.num_running, self.num_waiting, self._cache.usage, replace(self._totals)
         )
+
+    @property
+    def planned_load(self) -> StepLoad:
+        """The work in the step that has been planned and neither been applied nor failed."""
+        return self._require_in_flight().load
 
     def add(self, request: Request, now: float, *, num_loaded_tokens: int = 0) -> None:
         """Queue a request.

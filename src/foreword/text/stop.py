@@ -28,6 +28,8 @@ class StopStrings:
             What may be shown now, and the stop string that was met (None: none yet). After a match
             nothing more is ever shown, and every call returns that match.
         """
+        if not self._automata:
+            return text, None
         if self._matched is not None:
             return "", self._matched
         seen = self._held + text
@@ -38,7 +40,7 @@ class StopStrings:
             if self._matched is not None:
                 self._held = ""
                 return seen[: end - len(self._matched)], self._matched
-        held = max((automaton.state for automaton in self._automata), default=0)
+        held = max(automaton.state for automaton in self._automata)
         self._held = seen[len(seen) - held :]
         return seen[: len(seen) - held], None
 
