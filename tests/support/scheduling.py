@@ -13,7 +13,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError
-from foreword.kv import KVCache, root_digest
+from foreword.kv import BlockTable, KVCache, root_digest
 from foreword.sched import CostModel, Scheduler, SequenceUpdate, StepLoad
 from foreword.sched.sequence import Sequence
 
@@ -212,7 +212,7 @@ class World:
     def _check_blocks(self) -> None:
         usage = self.cache.usage
         assert usage.free + usage.cached + usage.referenced == usage.total
-        tables = Counter(b for seq in self.scheduler._running for b in seq.table.blocks)
+        tables = Counter(block for table in self._tables() for block in table.blocks)
         assert usage.referenced == len(tables)
         for block in range(usage.total):
             assert self.cache.pool.references(block) == tables[block]
@@ -220,6 +220,10 @@ class World:
             assert not seq.table.blocks
         if self.cache.prefixes is not None:
             assert len(self.cache.prefixes) <= usage.total
+
+    def _tables(self) -> Iterable[BlockTable]:
+        """Whoever may hold blocks."""
+        return (seq.table for seq in self.scheduler._running)
 
     def _check_plan(self, plan: StepPlan) -> None:
         assert 0 < plan.num_tokens <= self.config.max_num_batched_tokens

@@ -142,8 +142,7 @@ class RequestTrace:
         first_text: the step after which text could be shown for the first time.
         last: the latest step that brought it a token, or its end.
         num_cached_tokens: prompt tokens that came from the prefix cache.
-        recompute_s: how long computing those would have taken; None until the engine knows how
-            fast it is.
+        recompute_s: how long computing those would have taken, as predicted.
         num_output_tokens: tokens sampled, over all of its ``n`` completions.
         preemptions: how often it had to give blocks up.
     """
@@ -160,14 +159,11 @@ class RequestTrace:
     first_text: StepRecord | None = None
     last: StepRecord | None = None
     num_cached_tokens: int = 0
-    recompute_s: float | None = None
+    recompute_s: float = 0.0
     num_output_tokens: int = 0
     preemptions: int = 0
 
     @property
-    def saved_s(self) -> float | None:
-        """What the prefix cache saved: computing, less the wait for blocks from other tiers.
-
-        Never negative; None until the engine knows how fast it computes.
-        """
-        return None if self.recompute_s is None else max(0.0, self.recompute_s - self.load_wait_s)
+    def saved_s(self) -> float:
+        """What the prefix cache saved: computing, less the wait for blocks; never negative."""
+        return max(0.0, self.recompute_s - self.load_wait_s)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
-from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceStep, StepPlan, StepResult, TokenLogprob
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
@@ -93,14 +92,13 @@ class Engine:
         cache = KVCache(config.cache, cache_root, context_cost)
         self._cost = CostModel()
         self.scheduler = Scheduler(config.scheduler, cache, self._cost)
-        self._speed = PrefillSpeed()
         self._loader: TierLoader | None = None
         if tiers:
             from foreword.tiers.loader import TierLoader
             from foreword.tiers.store import BlockStore
 
             store = BlockStore(tiers, backend.block_bytes, clock)
-            self._loader = TierLoader(cache, backend, store, self._speed, clock)
+            self._loader = TierLoader(cache, backend, store, self._cost.prompt_s, clock)
         self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
@@ -255,9 +253,7 @@ class Engine:
         if isinstance(outcome, BackendError):
             deltas = self._fail(self.scheduler.fail(), outcome, record)
         else:
-            took_s = record.ended_s - record.began_s
-            self._cost.observe(step.load, took_s)
-            self._speed.observe(step.plan.num_tokens, took_s)
+            self._cost.observe(step.load, record.ended_s - record.began_s)
             record.sampling_s = outcome.sampling_s
             deltas = self._publish(self.scheduler.apply(outcome, record.ended_s), record)
         record.applied_s = self.clock()
@@ -315,7 +311,7 @@ class Engine:
                 self.scheduler.abort(request_id, update.index, FinishReason.STOP)
         if trace.first_sampled is None and trace.num_output_tokens:
             trace.first_sampled = record
-            trace.recompute_s = self._speed.seconds(trace.num_cached_tokens)
+            trace.recompute_s = self._cost.prompt_s(trace.num_cached_tokens, start=0)
         if trace.first_text is None and any(part.text for part in completions):
             trace.first_text = record
         return self._delta(running, completions) if completions else None

@@ -125,6 +125,11 @@ class Match(NamedTuple):
     partial: Node | None = None
     num_partial: int = 0
 
+    @property
+    def whole(self) -> Match:
+        """Its whole blocks alone."""
+        return Match(self.nodes)
+
     def num_tokens(self, block_size: int) -> int:
         """Tokens that need not be computed."""
         return len(self.nodes) * block_size + self.num_partial

@@ -25,11 +25,11 @@ class BlockTable:
             computed yet.
     """
 
-    __slots__ = ("_cache", "_chain", "_published", "_tip", "blocks", "computed", "writable")
+    __slots__ = ("_cache", "_published", "_tip", "blocks", "chain", "computed", "writable")
 
     def __init__(self, cache: KVCache, token_ids: list[int], cache_salt: str = "") -> None:
         self._cache = cache
-        self._chain = cache.chain(token_ids, cache_salt)
+        self.chain = cache.chain(token_ids, cache_salt)
         self.blocks: list[int] = []
         self.computed = 0
         self.writable = 0
@@ -43,7 +43,7 @@ class BlockTable:
             limit: tokens that may come from the cache.
         """
         prefixes = self._cache.prefixes
-        return Match() if prefixes is None else prefixes.match(self._chain, limit)
+        return Match() if prefixes is None else prefixes.match(self.chain, limit)
 
     def shortfall(self, hit: Match, stop: int) -> int:
         """Blocks that `start` would take from the available ones.
@@ -126,7 +126,7 @@ class BlockTable:
             return
         for index in range(self._published, computed // self._cache.block_size):
             own = self.blocks[index]
-            self._tip = prefixes.publish(self._chain, self._tip, self._chain.key(index), own)
+            self._tip = prefixes.publish(self.chain, self._tip, self.chain.key(index), own)
             self._published += 1
             if self._tip.block != own:
                 pool.acquire(self._tip.block)
@@ -136,7 +136,7 @@ class BlockTable:
     def fork(self, token_ids: list[int]) -> BlockTable:
         """A table over the same blocks for ``token_ids``, which begins with the same tokens."""
         other = BlockTable(self._cache, token_ids)
-        other._chain = self._chain.fork(token_ids)
+        other.chain = self.chain.fork(token_ids)
         other.blocks = list(self.blocks)
         self.writable = 0  # both share the last block
         other.computed = self.computed
@@ -152,7 +152,7 @@ class BlockTable:
         blocks, self.blocks = self.blocks, []
         for block in reversed(blocks):
             self._cache.pool.release(block)
-        self.computed = self.writable = 0
+        self.computed = self.writable = self._published = 0
 
     def _publish_end(self) -> None:
         """Let the block that is not full be found too, now that nobody writes to it any more."""
@@ -161,5 +161,5 @@ class BlockTable:
             return
         block = self.blocks[self._published]
         if self._cache.pool.references(block) == 1:
-            key = self._chain.span(start, self.computed)
-            prefixes.publish_end(self._chain, self._tip, key, block)
+            key = self.chain.span(start, self.computed)
+            prefixes.publish_end(self.chain, self._tip, key, block)

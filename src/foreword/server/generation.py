@@ -140,7 +140,7 @@ class Generation:
             self._seen.add(index)
             usage.prompt += delta.num_prompt_tokens
             usage.cached += delta.num_cached_tokens
-            record.saved_s += self._traces[index].saved_s or 0.0
+            record.saved_s += self._traces[index].saved_s
         for completion in delta.completions:
             usage.generated += len(completion.token_ids)
             if completion.finish_reason is not None:

@@ -7,12 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from foreword.core.ports import Backend
-from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import Request
 from foreword.kv import BlockTable, KVCache
 from foreword.tiers.store import BlockStore, Fetch
-
-_FIRST_TOKENS_PER_S = 2000.0  # a guess, until a prompt has been computed
 
 
 @dataclass(slots=True)
@@ -20,11 +17,13 @@ class Load:
     """A request that waits for blocks.
 
     Attributes:
+        table: holds what the pool has of the prompt, so that it stays meanwhile.
         num_tokens: prompt tokens that came back, by tier.
         seconds: how long it waited.
     """
 
     request: Request
+    table: BlockTable
     fetch: Fetch
     num_tokens: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -37,7 +36,8 @@ class TierLoader:
     left: tiers are nothing that the scheduler knows of. All calls come from the step loop.
 
     Args:
-        speed: what loading has to beat.
+        compute_s: what loading has to beat: how long it takes to compute so many tokens that follow
+            so many others.
     """
 
     def __init__(
@@ -45,18 +45,17 @@ class TierLoader:
         cache: KVCache,
         backend: Backend,
         store: BlockStore,
-        speed: PrefillSpeed,
+        compute_s: Callable[[int, int], float],
         clock: Callable[[], float],
     ) -> None:
         assert cache.prefixes is not None
         self.store = store
         self._cache = cache
-        self._prefixes = cache.prefixes
         self._journal = cache.prefixes.journal = []
         self._backend = backend
         self._clock = clock
         self._loads: dict[str, Load] = {}
-        self._speed = speed
+        self._compute_s = compute_s
 
     @property
     def has_work(self) -> bool:
@@ -73,13 +72,17 @@ class TierLoader:
         """Ask for what the pool lacks of a prompt; return whether it is worth waiting."""
         if request.params.prompt_logprobs is not None:
             return False  # every token is computed anyway
-        chain = self._cache.chain(list(request.prompt_token_ids), request.cache_salt)
-        known = self._prefixes.match(chain, len(request.prompt_token_ids) - 1).nodes
-        names = [chain.name(index) for index in range(len(known), self._num_whole(request))]
-        tokens_per_s = self._speed.tokens_per_s or _FIRST_TOKENS_PER_S
-        fetch = self.store.fetch(names, self._cache.block_size / tokens_per_s)
+        size, stop = self._cache.block_size, self._num_whole(request)
+        table = BlockTable(self._cache, list(request.prompt_token_ids), request.cache_salt)
+        known = table.match(stop * size).whole
+        first = len(known.nodes)
+        if first == stop:
+            return False
+        recompute_s = self._compute_s((stop - first) * size, first * size) / (stop - first)
+        fetch = self.store.fetch([table.chain.name(i) for i in range(first, stop)], recompute_s)
         if fetch is not None:
-            self._loads[request.request_id] = Load(request, fetch)
+            table.start(known, first * size)
+            self._loads[request.request_id] = Load(request, table, fetch)
         return fetch is not None
 
     def finished(self) -> list[Load]:
@@ -111,24 +114,23 @@ class TierLoader:
         load = self._loads.pop(request_id, None)
         if load is not None:
             load.fetch.abandoned = True
+            load.table.release()
         return load is not None
 
     def _install(self, load: Load) -> None:
         """Put what came into blocks of the pool, as many as it can spare."""
-        fetch, size = load.fetch, self._cache.block_size
-        table = BlockTable(
-            self._cache, list(load.request.prompt_token_ids), load.request.cache_salt
-        )
-        hit = table.match(len(load.request.prompt_token_ids) - 1)
-        # Meanwhile the pool may have got more of the prompt, or lost some.
-        skip = len(hit.nodes) - (self._num_whole(load.request) - len(fetch.names))
-        contents = fetch.contents[max(0, skip) :] if skip >= 0 else []
-        stop = (len(hit.nodes) + len(contents)) * size
-        whole = hit._replace(partial=None, num_partial=0)
-        if not contents or table.shortfall(whole, stop) > self._cache.pool.num_available:
+        fetch, size, table = load.fetch, self._cache.block_size, load.table
+        num_known = len(table.blocks)
+        table.release()
+        hit = table.match(self._num_whole(load.request) * size).whole
+        found = len(hit.nodes)  # no less than was held; others may have computed more meanwhile
+        room = self._cache.pool.num_available - table.shortfall(hit, found * size)
+        contents = fetch.contents[found - num_known :][: max(0, room)]
+        if not contents:
             return
-        table.start(whole, stop)
-        for block, (tier, data) in zip(table.blocks[len(hit.nodes) :], contents, strict=True):
+        stop = (found + len(contents)) * size
+        table.start(hit, stop)
+        for block, (tier, data) in zip(table.blocks[found:], contents, strict=True):
             self._backend.write_block(block, data)
             load.num_tokens[tier] += size
         table.publish(stop)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.scheduling import World, alone, make_request, prompt
+from support.scheduling import World, alone, check_outputs, make_request, prompt
 
-from foreword.core.prefill_speed import PrefillSpeed
 from foreword.core.request import Request
+from foreword.kv import BlockTable
 from foreword.tiers.disk import DiskTier
 from foreword.tiers.loader import Load, TierLoader
 from foreword.tiers.store import BlockStore
@@ -22,9 +22,13 @@ class TieredWorld(World):
     def __init__(self, folder: Path, **options: int) -> None:
         super().__init__(budget=500, **options)  # type: ignore[arg-type]
         self.store = BlockStore([DiskTier(folder, 1 << 20)], self.backend.block_bytes)
-        speed = PrefillSpeed()
-        speed.observe(100, seconds=1.0)  # slow: loading is always worth it
-        self.loader = TierLoader(self.cache, self.backend, self.store, speed, time.monotonic)
+        self.loader = TierLoader(
+            self.cache,
+            self.backend,
+            self.store,
+            lambda count, start: count / 100,  # seconds, so many that loading is always worth it
+            time.monotonic,
+        )
 
     def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
         stepped = super().step(abort_during)
@@ -40,13 +44,23 @@ class TieredWorld(World):
             assert self.completions[request.request_id, draw] == alone(request, draw)
         return load
 
+    def run_steps(self) -> None:
+        """Step while there is something to compute."""
+        while self.step():
+            pass
+
     def _load(self, request: Request) -> Load | None:
-        if not self.loader.begin(request):
-            return None
+        return self.finish() if self.loader.begin(request) else None
+
+    def finish(self) -> Load:
+        """Wait for a load to end."""
         while not (loads := self.loader.finished()):
             self.loader.wait(0.01)
         self._check_blocks()
         return loads[0]
+
+    def _tables(self) -> Iterable[BlockTable]:
+        return *super()._tables(), *(load.table for load in self.loader._loads.values())
 
 
 @pytest.fixture
@@ -145,7 +159,62 @@ def test_damage_of_every_kind_is_a_miss(tmp_path: Path) -> None:
         world.store.close()
 
 
-def test_a_pool_that_has_no_room_is_left_as_it_is(tmp_path: Path) -> None:
+def test_blocks_of_equal_digests_are_not_taken_for_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weak = lambda parent, key: bytes([sum(parent + key) % 3]) * 32  # noqa: E731
+    monkeypatch.setattr("foreword.kv.identity.block_digest", weak)
+    rng = random.Random(3)
+    world = TieredWorld(tmp_path, num_blocks=10)
+    loaded = 0
+    for number in range(60):
+        load = world.serve(ask(str(number), prompt(rng.randrange(33, 90), rng.randrange(5))))
+        loaded += load.num_tokens.total() if load else 0
+    assert loaded > 0
+    assert 0 < len(list(tmp_path.rglob("*.kv"))) <= 3
+    world.store.close()
+
+
+def test_what_the_pool_has_of_a_prompt_stays_while_the_rest_is_loaded(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, num_blocks=10)
+    world.serve(ask("a", prompt(100)))
+    world.serve(ask("b", prompt(100, 3)))  # takes the place of the end of a
+    again = ask("a again", prompt(100))
+    assert world.loader.begin(again)
+    world.add(ask("c", prompt(100, 5)))  # would take that of its beginning too
+    world.run_steps()
+    load = world.finish()
+    assert load.num_tokens == {"disk": 48}
+    world.add(again)
+    world.run()
+    assert world.updates[-1].num_cached_tokens == 96
+    world.store.close()
+
+
+def test_what_others_computed_meanwhile_is_not_loaded_over(tmp_path: Path) -> None:
+    before = TieredWorld(tmp_path)
+    before.serve(ask("before", prompt(100)))
+    before.store.close()
+    world = TieredWorld(tmp_path)
+    assert world.loader.begin(ask("a", prompt(100)))
+    world.add(ask("b", prompt(60)))
+    world.run_steps()
+    assert world.finish().num_tokens == {"disk": 48}
+    world.store.close()
+
+
+def test_a_request_that_leaves_while_it_is_loaded_holds_nothing(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, num_blocks=10)
+    for name, first in (("a", 1), ("b", 3)):
+        world.serve(ask(name, prompt(100, first)))
+    assert world.loader.begin(ask("a again", prompt(100)))
+    assert world.cache.usage.referenced == 3
+    world.loader.abort("a again")
+    assert world.cache.usage.referenced == 0
+    world.store.close()
+
+
+def test_a_pool_without_room_for_all_takes_the_beginning(tmp_path: Path) -> None:
     big = TieredWorld(tmp_path)
     big.serve(ask("cold", prompt(200)))
     big.store.close()
@@ -153,8 +222,7 @@ def test_a_pool_that_has_no_room_is_left_as_it_is(tmp_path: Path) -> None:
     small.add(ask("running", prompt(100, 5)))
     small.step()
     assert small.loader.begin(ask("long", prompt(200)))
-    while not (loads := small.loader.finished()):
-        small.loader.wait(0.01)
-    assert not loads[0].num_tokens
+    assert small.finish().num_tokens == {"disk": 144}  # 9 blocks of 16: the other 7 are in use
     small.run()
+    check_outputs(small)
     small.store.close()
