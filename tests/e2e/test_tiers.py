@@ -59,3 +59,15 @@ def test_another_arithmetic_finds_nothing(smollm2_path: Path, tmp_path: Path) ->
     for options in ({"compute": "float32"}, {"kv_cache_dtype": "float16"}, {"isa": "avx2"}):
         [(_, _, cached)] = serve(smollm2_path, tmp_path, [320], **options)  # type: ignore[misc]
         assert cached == 0
+
+
+@pytest.mark.gemma
+def test_models_share_a_folder_and_no_block(
+    smollm2_path: Path, gemma_path: Path, tmp_path: Path
+) -> None:
+    def cached(model: Path) -> object:
+        [(_, _, cached)] = serve(model, tmp_path, [100])  # type: ignore[misc]
+        return cached
+
+    assert [cached(path) for path in (smollm2_path, gemma_path)] == [0, 0]
+    assert [cached(path) for path in (smollm2_path, gemma_path)] == [96, 96]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -16,8 +17,12 @@ _SUFFIX = ".kv"
 _UNFINISHED = ".part"
 _ABANDONED_AFTER_S = 600.0  # an unfinished file of that age: its writer has died
 _TOUCH_AFTER_S = 60.0  # the age at which a use is noted: more often would only cost time
-_COUNT_AGAIN_AFTER_S = 60.0  # others write to the folder too
-_SLACK = 0.9  # of the limit is left after making room
+# Shares of the limit. Others write to the folder too, and are seen only by counting its files: as
+# many as four writers, each ahead of its count by no more than this, keep the limit together.
+_MOST_UNCOUNTED = 0.025
+_MOST_COUNTED = 0.9
+_AFTER_MAKING_ROOM = 0.8
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _File(NamedTuple):
@@ -35,7 +40,7 @@ class DiskTier:
 
     Args:
         folder: made on first use, readable to its owner only: keys and values tell of prompts.
-        limit_bytes: of all files together, kept at each write.
+        limit_bytes: of all files together, kept at each write, by up to four processes.
     """
 
     name = "disk"
@@ -44,7 +49,7 @@ class DiskTier:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._num_bytes = 0  # as last counted, and what was written since
-        self._counted_s = float("-inf")
+        self._uncounted_bytes = float("inf")
         self._parts = 0
 
     def has(self, name: BlockName) -> bool:
@@ -72,7 +77,7 @@ class DiskTier:
         return contents
 
     def put(self, name: BlockName, contents: bytes) -> None:
-        """Write the block, unless it is there. Room is made first."""
+        """Write the block, unless it is there. Room is made for it, also on a disk that is full."""
         path = self._path(name)
         if path.exists():
             return
@@ -80,18 +85,14 @@ class DiskTier:
         if len(data) > self._limit_bytes:
             return
         self._make_room(len(data))
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._parts += 1
-        part = path.with_name(f"{path.stem}-{os.getpid()}-{id(self)}-{self._parts}{_UNFINISHED}")
         try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-            part.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise
-        self._num_bytes += len(data)
+            self._write(path, data)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            files = self._count()  # the disk is full, so there is less for blocks than the limit
+            self._delete_oldest(files, self._num_bytes * _MOST_COUNTED - len(data))
+            self._write(path, data)
 
     def clear(self) -> None:
         """Delete every block."""
@@ -108,18 +109,39 @@ class DiskTier:
         digest = name.digest.hex()
         return self._folder / digest[:2] / (digest + _SUFFIX)
 
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._parts += 1
+        part = path.with_name(f"{path.stem}-{os.getpid()}-{id(self)}-{self._parts}{_UNFINISHED}")
+        try:
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+            part.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        self._num_bytes += len(data)
+        self._uncounted_bytes += len(data)
+
     def _make_room(self, num_bytes: int) -> None:
-        now_s = time.monotonic()
-        old = now_s - self._counted_s > _COUNT_AGAIN_AFTER_S
-        if not old and self._num_bytes + num_bytes <= self._limit_bytes:
-            return
+        limit_bytes = self._limit_bytes
+        if self._uncounted_bytes + num_bytes > limit_bytes * _MOST_UNCOUNTED:
+            files = self._count()
+            if self._num_bytes + num_bytes > limit_bytes * _MOST_COUNTED:
+                self._delete_oldest(files, limit_bytes * _AFTER_MAKING_ROOM - num_bytes)
+
+    def _count(self) -> list[_File]:
+        """Every block's file, the least recently used first."""
         files = sorted(self._files())
         self._num_bytes = sum(file.num_bytes for file in files)
-        self._counted_s = now_s
-        if self._num_bytes + num_bytes <= self._limit_bytes:
-            return
+        self._uncounted_bytes = 0
+        return files
+
+    def _delete_oldest(self, files: list[_File], most_bytes: float) -> None:
+        """Delete until no more than ``most_bytes`` are left."""
         for file in files:
-            if self._num_bytes + num_bytes <= self._limit_bytes * _SLACK:
+            if self._num_bytes <= most_bytes:
                 break
             _unlink(file)
             self._num_bytes -= file.num_bytes

@@ -130,6 +130,26 @@ def test_what_nobody_used_for_long_is_gone() -> None:
     assert (sequences.cache.usage.cached, sequences.cache.usage.free) == (1, 7)
 
 
+def test_a_clock_that_goes_back_ends_nothing_early_and_nothing_late() -> None:
+    sequences = Sequences(8, ttl_s=10.0)
+    sequences.cache.tick(100.0)
+    sequences.run(document(1, 3))
+    pins = sequences.cache.pins
+    assert pins is not None
+    pins.add("pin", sequences.cache.chain(document(1, 3), ""), 16, until_s=105.0)
+    sequences.cache.tick(50.0)
+    sequences.run(document(2, 3))
+    assert sequences.found(document(1, 3)) == sequences.found(document(2, 3)) == 48
+    assert pins.num_blocks == 1
+    sequences.cache.tick(61.0)
+    assert sequences.found(document(2, 3)) == 0
+    sequences.cache.tick(116.0)
+    assert pins.num_blocks == 0
+    assert sequences.found(document(1, 3)) == 16  # idle only since its pin ended
+    sequences.cache.tick(127.0)
+    assert sequences.cache.usage.free == 8
+
+
 def test_clearing_leaves_what_is_held_or_pinned() -> None:
     sequences = Sequences(12)
     for number in (1, 2, 3):

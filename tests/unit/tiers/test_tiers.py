@@ -69,7 +69,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_a_disk_forgets_what_was_used_longest_ago(tmp_path: Path) -> None:
-    tier = DiskTier(tmp_path, 5000)
+    tier = DiskTier(tmp_path, 6000)
     for number in range(4):
         tier.put(name(number), bytes(1000))
         age_s = 1000 - 100 * number
@@ -80,14 +80,14 @@ def test_a_disk_forgets_what_was_used_longest_ago(tmp_path: Path) -> None:
     assert [tier.has(name(number)) for number in range(6)] == [True, False, False, True, True, True]
 
 
-def test_others_are_counted_too(tmp_path: Path) -> None:
-    one, other = DiskTier(tmp_path, 20_000), DiskTier(tmp_path, 20_000)
-    for number in range(8):
-        one.put(name(number), bytes(1000))
-    for number in range(8, 100):
-        other.put(name(number), bytes(1000))
-        assert sum(path.stat().st_size for path in files(tmp_path)) <= 20_000
-    assert one.get(name(99)) == bytes(1000)
+@pytest.mark.parametrize("limit_bytes", [20_000, 100_000])
+def test_those_who_share_a_folder_keep_its_limit_together(tmp_path: Path, limit_bytes: int) -> None:
+    tiers = [DiskTier(tmp_path, limit_bytes) for _ in range(4)]
+    for number in range(400):
+        tiers[number // 7 % 4].put(name(number), bytes(1000))
+        assert sum(path.stat().st_size for path in files(tmp_path)) <= limit_bytes
+    assert all(tier.get(name(399)) == bytes(1000) for tier in tiers)
+    assert sum(path.stat().st_size for path in files(tmp_path)) > limit_bytes * 0.7
 
 
 def test_a_damaged_file_is_a_miss_and_goes(tmp_path: Path) -> None:
