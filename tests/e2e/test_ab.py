@@ -114,7 +114,7 @@ def test_our_own_sides_show_what_was_active_and_what_it_cost(
     report = tmp_path / "ab.json"
     arguments = ("--both", str(smollm2_path), "--a", "--compute float32", "--b", "--compute int8")
     blocks = ("--pairs", "8", "--requests", "1", "--warmup", "0", "--aa-pairs", "0")
-    run = start(report, *arguments, *blocks)
+    run = start(report, *arguments, *blocks, "--no-restart")
     out, err = run.communicate(timeout=170)
     assert run.returncode in (0, 3, 4), err
     data = json.loads(report.read_text())

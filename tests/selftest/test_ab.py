@@ -86,7 +86,7 @@ def test_a_delay_before_our_own_server_is_found(tmp_path: Path, smollm2_path: Pa
         [sys.executable, "-m", "foreword", "serve", str(smollm2_path), "--port", "{inner}"]
     )
     proxy = shlex.join([sys.executable, str(SUPPORT / "delaying_proxy.py"), "--port", "{port}"])
-    arguments = ("--set", "prompt_tokens=128", "--set", "output_tokens=2")
+    arguments = ("--set", "prompt_tokens=128", "--set", "output_tokens=2", "--restart")
 
     def side(delay_ms: float) -> str:
         return f"{proxy} --delay-ms {delay_ms} -- {inner}"

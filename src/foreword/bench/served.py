@@ -44,25 +44,24 @@ class ServedProcess:
     def __init__(self, name: str, command: Sequence[str], *, ready_path: str) -> None:
         self.port = _free_port()
         self._name = name
+        self._words = [word.replace(_PORT, str(self.port)) for word in command]
         self._ready_path = ready_path
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (`close` does)
-        words = [word.replace(_PORT, str(self.port)) for word in command]
         try:
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                start_new_session=True,
-            )
-        except OSError as error:
+            self._process = self._start()
+        except ServedProcessError:
             self._log.close()
-            raise ServedProcessError(f"{name}: {error}") from error
+            raise
 
     @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process that was started last, the leader of its group."""
+        return self._process.pid
 
     def wait_until_ready(self, timeout_s: float = _START_TIMEOUT_S) -> None:
         """Block until it answers.
@@ -79,6 +78,16 @@ class ServedProcess:
             time.sleep(0.05)
         raise ServedProcessError(f"{self._name} was not ready within {timeout_s:.0f} s")
 
+    def restart(self) -> None:
+        """End it, start it anew on the same port, and block until it answers.
+
+        Raises:
+            ServedProcessError: it did not come up again.
+        """
+        self._end()
+        self._process = self._start()
+        self.wait_until_ready()
+
     def last_words(self) -> str:
         """The last line that it printed."""
         self._log.seek(0)
@@ -92,12 +101,27 @@ class ServedProcess:
 
     def close(self) -> None:
         """End it and its children: asked first, then killed."""
+        self._end()
+        self._log.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                self._words,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServedProcessError(f"{self._name}: {error}") from error
+
+    def _end(self) -> None:
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_FAREWELL_S)
         self._signal(signal.SIGKILL)
         self._process.wait()
-        self._log.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -46,7 +46,7 @@ def takes(config: type, *, panel: str, skip: tuple[str, ...] = ()) -> Callable[.
 
 def _parameter(field: Field[Any], hint: Any, panel: str) -> inspect.Parameter:
     flag = "--" + field.name.replace("_", "-")
-    if hint is bool:
+    if hint in (bool, bool | None):
         flag = f"{flag}/--no-{flag[2:]}"
     names = [flag, "-m"] if field.name == "model" else [flag]
     shown = typer.Option(*names, help=field.metadata["help"], rich_help_panel=panel)

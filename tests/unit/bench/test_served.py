@@ -49,6 +49,19 @@ def test_it_waits_until_ready_and_ends_children_too(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
+def test_it_is_started_anew_on_the_same_port() -> None:
+    server = ServedProcess("it", [sys.executable, "-c", SERVER, "{port}"], ready_path="/ready")
+    try:
+        server.wait_until_ready()
+        first, url = server.pid, server.url
+        server.restart()
+        assert server.url == url
+        assert server.pid != first
+        assert not is_running(first)
+    finally:
+        server.close()
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

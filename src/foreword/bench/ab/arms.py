@@ -61,6 +61,16 @@ class RunningArm:
     url: str
     process: ServedProcess | None
 
+    def restarts(self, asked: bool | None) -> bool:
+        """Whether it is started anew before each of its blocks.
+
+        Raises:
+            ConfigError: that is asked for, and somebody else started it.
+        """
+        if asked and self.process is None:
+            raise ConfigError("restart", f"{self.url} is not ours to start")
+        return self.arm.engine is not None if asked is None else asked
+
     def cpu_s(self) -> float | None:
         """Processor seconds so far, where they can be known."""
         return self.process.cpu_s() if self.process is not None else None

@@ -17,6 +17,7 @@ from foreword.bench.load.plan import PlannedRequest
 from foreword.bench.load.record import LoadResult, RequestRecord
 from foreword.bench.load.run import run_load
 from foreword.bench.load.target import Target
+from foreword.bench.served import ServedProcessError
 from foreword.errors import ForewordError
 
 Planner = Callable[[int, str], Sequence[PlannedRequest]]
@@ -38,10 +39,12 @@ class Lane:
 
     Attributes:
         cpu_s: its processor seconds so far; None where they cannot be known.
+        restart: starts it anew before each block; None: it lives on.
     """
 
     target: Target
     cpu_s: Callable[[], float | None] = lambda: None
+    restart: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)
@@ -150,9 +153,14 @@ class AbRunner:
 
     async def _block(self, side: Side, requests: Sequence[PlannedRequest]) -> LoadResult:
         """Run one block after its cooldown, and give what came after its warm-up."""
+        lane = self._lanes[side]
+        if lane.restart is not None:
+            try:
+                await asyncio.to_thread(lane.restart)
+            except ServedProcessError as error:
+                raise _EndedError(str(error)) from None
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._settings.cooldown_s)
-        lane = self._lanes[side]
         with self._watching("b" if side == "a" else "a"):
             result = await run_load(
                 lane.target, requests, concurrency=self._concurrency, stop=self._stop

@@ -151,7 +151,7 @@ async def _measure(
     progress("measuring blocks", 0, blocks)
     with _interruptible() as stop:
         runner = AbRunner(
-            {side: Lane(targets[side], sides[side].cpu_s) for side in _SIDES},
+            {side: _lane(sides[side], targets[side], settings.restart) for side in _SIDES},
             lambda number, salt: load.block(corpus, settings, number, salt).requests,
             settings,
             concurrency=concurrency,
@@ -168,6 +168,11 @@ async def _measure(
         **{name: value for name, value in example.settings.items() if name not in _BY_BLOCK},
     }
     return measured, workload, list(example.notes)
+
+
+def _lane(side: RunningArm, target: Target, restart: bool | None) -> Lane:
+    process = side.process if side.restarts(restart) else None
+    return Lane(target, side.cpu_s, None if process is None else process.restart)
 
 
 @contextlib.contextmanager

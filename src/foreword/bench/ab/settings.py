@@ -29,6 +29,11 @@ class AbSettings:
     warmup: int = option(2, "Requests at the start of each block that are thrown away.")
     aa_pairs: int = option(8, "Pairs of side a with itself, before all others; 0: none.")
     cooldown_s: float = option(0.2, "Seconds of pause before each block.")
+    restart: bool | None = option(
+        None,
+        "Start a side's server anew before each of its blocks: of two equal processes one may stay "
+        "slower for life. Default: where it is started by options of `foreword serve`.",
+    )
     primary: str = option("ttft_p50", f"The metric that decides: {', '.join(METRIC_NAMES)}.")
     confidence: float = option(0.95, "Of the primary metric's interval.")
     non_inferior: float | None = option(

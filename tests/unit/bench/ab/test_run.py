@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from foreword.bench.ab.settings import AbSettings
 from foreword.bench.load.mock import Behaviour, MockRequest, MockServer, Script
 from foreword.bench.load.plan import Message, Passage, PlannedRequest
 from foreword.bench.load.target import Target
+from foreword.bench.served import ServedProcessError
 
 SETTINGS = AbSettings(pairs=8, aa_pairs=8, requests=2, warmup=1, cooldown_s=0.0)
 
@@ -49,13 +51,20 @@ class Sides:
 
         return behave
 
-    def run(self, settings: AbSettings = SETTINGS, *, one_server: bool = False) -> Measured:
+    def run(
+        self,
+        settings: AbSettings = SETTINGS,
+        *,
+        one_server: bool = False,
+        restart: Callable[[Side], None] | None = None,
+    ) -> Measured:
         async def run() -> Measured:
             async with AsyncExitStack() as stack:
                 lanes: dict[Side, Lane] = {}
                 for side in ("a", "b"):
                     server = await stack.enter_async_context(MockServer(self.behaviour(side)))
-                    lanes[side] = Lane(Target(url=server.url), lambda: 0.5)
+                    again = None if restart is None else partial(restart, side)
+                    lanes[side] = Lane(Target(url=server.url), lambda: 0.5, again)
                 if one_server:
                     lanes["b"] = lanes["a"]
                 return await AbRunner(lanes, plan, settings, is_good=lambda r: r.ok).run()
@@ -111,6 +120,26 @@ def test_blocks_have_what_came_after_the_warm_up() -> None:
     assert len(measured.records["b"]) == 16
     assert set(measured.idle_cpu["a"]) == {0.0}
     assert len(measured.idle_cpu["b"]) > len(measured.idle_cpu["a"]), "A/A leaves b idle too"
+
+
+def test_a_side_may_be_started_anew_before_each_of_its_blocks() -> None:
+    sides = Sides()
+    sides.run(restart=lambda side: sides.log.append((side, "restart")))
+    blocks = 2 * (1 + 8 + 8)
+    assert [text == "restart" for _, text in sides.log] == [True, False, False, False] * blocks
+    assert all(side == sides.log[at - at % 4][0] for at, (side, _) in enumerate(sides.log))
+
+
+def test_a_side_that_does_not_come_up_again_ends_the_run() -> None:
+    def restart(side: Side) -> None:
+        if len(sides.log) == 3 * 2 * (1 + 8 + 1):
+            raise ServedProcessError(f"side {side} ended")
+
+    sides = Sides()
+    measured = sides.run(restart=restart)
+    assert measured.ended is not None
+    assert measured.ended.endswith("ended")
+    assert (len(measured.aa_pairs), len(measured.pairs)) == (8, 1)
 
 
 def test_a_side_that_never_answers_is_an_error() -> None:
