@@ -28,6 +28,20 @@ class LoadError(ForewordError):
     """The server cannot be put under load; says what it did."""
 
 
+async def prepare(target: Target, ask_for: Iterable[str] = ()) -> tuple[Target, Corpus]:
+    """`prepare_target` and `prepare_corpus`; completions get token ids where the server takes them.
+
+    Raises:
+        LoadError: the server cannot be put under load.
+    """
+    target = await prepare_target(target, ask_for)
+    corpus = await prepare_corpus(target)
+    if target.endpoint == "completions" and corpus.token_ids is not None:
+        taken = await takes_token_ids(target, corpus.token_ids[:16])
+        target = replace(target, token_ids=taken)
+    return target, corpus
+
+
 async def prepare_target(target: Target, ask_for: Iterable[str] = ()) -> Target:
     """Name the model where that was left open, and see that requests are answered.
 

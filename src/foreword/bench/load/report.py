@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from foreword import __version__
 from foreword.bench.load.calibrate import Calibration, calibrate
 from foreword.bench.load.plan import Workload
-from foreword.bench.load.prepare import prepare_corpus, prepare_target, takes_token_ids
+from foreword.bench.load.prepare import prepare
 from foreword.bench.load.record import LoadResult, RequestRecord
 from foreword.bench.load.run import run_load
 from foreword.bench.load.summary import LoadSummary, Slo, summarise
@@ -134,11 +134,7 @@ async def run_load_bench(
         ConfigError: a workload that cannot be made.
     """
     machine = describe_machine()
-    target = await prepare_target(target, settings.ask_for)
-    corpus = await prepare_corpus(target)
-    if target.endpoint == "completions" and corpus.token_ids is not None:
-        taken = await takes_token_ids(target, corpus.token_ids[:16])
-        target = replace(target, token_ids=taken)
+    target, corpus = await prepare(target, settings.ask_for)
     workload = plan(
         recipe,
         corpus,

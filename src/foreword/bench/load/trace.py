@@ -8,9 +8,10 @@ import math
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -54,6 +55,16 @@ class Trace(Recipe):
     length_scale: float = option(1.0, "Factor for all lengths; 0.0625 makes blocks of 32 tokens.")
     time_scale: float = option(1.0, "Factor for the time between requests; 2 halves the load.")
     max_prompt_tokens: int | None = option(None, "Cut longer prompts to this, after scaling.")
+    arrivals: str = option(
+        "recorded",
+        "recorded, or spread: a recorder whose clock ticks in seconds notes many requests at one "
+        "time; they come evenly over the time to the next.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.arrivals not in ("recorded", "spread"):
+            raise ConfigError("arrivals", f"must be recorded or spread, not {self.arrivals!r}")
 
     def drafts(self, shape: random.Random, passages: Passages) -> Iterator[Draft]:
         """Give the requests in the order of their times.
@@ -63,7 +74,8 @@ class Trace(Recipe):
         """
         del shape
         block_tokens = self._scaled(BLOCK_TOKENS)
-        for row in self._read.rows:
+        rows = self._read.rows if self.arrivals == "recorded" else spread(self._read.rows)
+        for row in rows:
             tokens = self._scaled(row.prompt_tokens)
             if self.max_prompt_tokens is not None:
                 tokens = min(tokens, self.max_prompt_tokens)
@@ -74,7 +86,7 @@ class Trace(Recipe):
                     for hash_id, begin in zip(row.hash_ids, begins, strict=False)
                 )
             )
-            at_s = (row.at_s - self._read.rows[0].at_s) * self.time_scale
+            at_s = (row.at_s - rows[0].at_s) * self.time_scale
             yield Draft("trace", (Message("user", prompt),), self._scaled(row.output_tokens), at_s)
 
     def notes(self) -> tuple[str, ...]:
@@ -122,6 +134,16 @@ def read_trace(path: Path) -> TraceFile:
     if not rows:
         raise ConfigError("trace", f"{path} has no request in it ({dict(left_out) or 'empty'})")
     return TraceFile(tuple(sorted(rows, key=lambda row: row.at_s)), left_out)
+
+
+def spread(rows: Sequence[TraceRow]) -> tuple[TraceRow, ...]:
+    """Move rows of one recorded time evenly over the time to the next; the last ones stay."""
+    at_once = [list(group) for _, group in groupby(rows, key=lambda row: row.at_s)]
+    moved: list[TraceRow] = []
+    for group, following in pairwise([*at_once, at_once[-1][:1]]):
+        gap_s = (following[0].at_s - group[0].at_s) / len(group)
+        moved += [replace(row, at_s=row.at_s + i * gap_s) for i, row in enumerate(group)]
+    return tuple(moved)
 
 
 def _row(line: str) -> TraceRow:

@@ -50,6 +50,20 @@ def test_long_prompts_can_be_cut(small: Path) -> None:
     assert requests[0].plain_prompt() == requests[1].plain_prompt()
 
 
+def test_requests_of_one_tick_can_be_spread_over_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    times_ms = [0, 0, 0, 3000, 6000, 6000]
+    path.write_text("\n".join(row(at_ms, 10, 1, [1]) for at_ms in times_ms))
+
+    def times_s(**settings: Any) -> list[float | None]:
+        return [request.intended_s for request in replay(path, **settings).requests]
+
+    assert times_s() == [0.0, 0.0, 0.0, 3.0, 6.0, 6.0]
+    assert times_s(arrivals="spread", time_scale=2.0) == [0.0, 2.0, 4.0, 6.0, 12.0, 12.0]
+    with pytest.raises(ConfigError, match="arrivals"):
+        replay(path, arrivals="even")
+
+
 def test_what_is_no_request_is_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     bad = [
