@@ -44,8 +44,8 @@ class Reply:
 class Running:
     """A server that runs in a thread, and ways to talk to it."""
 
-    def __init__(self, engine: Engine, **settings: Any) -> None:
-        self.engine = AsyncEngine(engine)
+    def __init__(self, engine: Engine, *, stuck_after_s: float = 10.0, **settings: Any) -> None:
+        self.engine = AsyncEngine(engine, stuck_after_s=stuck_after_s)
         self.server = Server(self.engine, ServerConfig(**{"port": 0, **settings}))
         self._clients: list[openai.OpenAI] = []
         self.host, self.port = self.server.address
@@ -146,7 +146,7 @@ def server() -> Iterator[Running]:
 def launch() -> Iterator[Callable[..., Running]]:
     """Return a function that starts servers, which end with the test.
 
-    Its options are `tiny_engine`'s and `ServerConfig`'s.
+    Its options are `tiny_engine`'s, `AsyncEngine`'s and `ServerConfig`'s.
     """
     started: list[Running] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,18 +16,27 @@ from typing import Any
 
 import pytest
 
-from foreword.engine import async_engine
+from foreword.kv.identity import BlockName
+from foreword.server import serve
+from foreword.tiers.memory import MemoryTier
 
 TEXT = "/v1/completions"
 CHILD = """
-import sys, time
+import sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from support.scripted import tiny_engine
 from foreword.config.server import ServerConfig
-from foreword.engine.async_engine import AsyncEngine
+from foreword.engine import async_engine
 from foreword.server.serve import serve
-engine = tiny_engine(on_step=lambda plan: time.sleep(0.01))
-serve(AsyncEngine(engine), ServerConfig(port=0, drain_timeout=float(sys.argv[2])))
+
+def step(plan):
+    time.sleep(0.01)
+    if any(ord("!") in sequence.token_ids for sequence in plan.sequences):
+        threading.Event().wait()  # for ever
+
+async_engine._LAST_STEP_S = 0.3
+engine = async_engine.AsyncEngine(tiny_engine(on_step=step), stuck_after_s=0.5)
+serve(engine, ServerConfig(port=0, drain_timeout=float(sys.argv[2])))
 """
 
 
@@ -106,20 +116,117 @@ class Child:
         self.port = int(line.rpartition(":")[2])
         self._connections: list[HTTPConnection] = []
 
-    def stream(self, max_tokens: int) -> Any:
+    def request(self, body: str) -> HTTPConnection:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         self._connections.append(connection)
+        connection.request("POST" if body else "GET", TEXT if body else "/livez", body)
+        return connection
+
+    def stream(self, max_tokens: int) -> Any:
         body = f'{{"prompt": "x", "stream": true, "max_tokens": {max_tokens}}}'
-        connection.request("POST", TEXT, body)
-        return connection.getresponse()
+        return self.request(body).getresponse()
+
+    @property
+    def alive(self) -> bool:
+        return self.request("").getresponse().status == 200
 
     def end(self) -> int:
         code = self.process.wait(10)
         assert self.process.stderr is not None
+        self.last_words = self.process.stderr.read()
         self.process.stderr.close()
         for connection in self._connections:
             connection.close()
         return code
+
+
+def test_those_who_have_not_begun_hear_of_the_end(launch, monkeypatch):
+    gate, tokenizing = Gate(), Gate()
+    server = launch(on_step=gate, max_num_seqs=1, drain_timeout=0.1)
+    encode = server.engine.tokenizer.encode
+
+    def slow_encode(text: str, **options: Any) -> list[int]:
+        if len(text) > 1000:
+            tokenizing(None)
+        return encode(text, **options)
+
+    monkeypatch.setattr(server.engine.tokenizer, "encode", slow_encode)
+    gate.close()
+    tokenizing.close()
+    running = in_background(lambda: server.post(TEXT, {"prompt": "a", "stream": True}))
+    server.wait_for(lambda: server.engine.stats().num_running == 1)
+    queued = in_background(lambda: server.post(TEXT, {"prompt": "b", "stream": True}), 2)
+    server.wait_for(lambda: server.engine.stats().num_waiting == 2)
+    [encoding] = in_background(lambda: server.post(TEXT, {"prompt": "long " * 1000}))
+    time.sleep(0.05)
+    server.stop()
+    for request in (*running, *queued):  # nothing has been written: an answer, and no event
+        reply = request.result(5)
+        assert (reply.status, reply.error["code"]) == (503, "shutting_down")
+    tokenizing.open()
+    assert encoding.result(5).status == 503
+    gate.open()
+    server.join()
+
+
+def test_a_request_that_waits_for_a_tier_hears_of_the_end(launch):
+    loading = Gate()
+
+    class SlowTier(MemoryTier):
+        def get(self, name: BlockName) -> bytes | None:
+            loading(None)
+            return super().get(name)
+
+    tier = SlowTier(1 << 30)
+    # So long that for seconds it is better to wait than to compute it.
+    body = {"prompt": "a document " * 3000, "max_tokens": 1}
+    options = {"tiers": [tier], "max_model_len": 40_000, "max_num_batched_tokens": 8192}
+    first = launch(**options)
+    assert first.post(TEXT, body).status == 200
+    first.stop()
+    first.join()
+    assert tier.num_bytes > 0
+
+    server = launch(**options, drain_timeout=0.1)
+    loading.close()
+    [request] = in_background(lambda: server.post(TEXT, body))
+    server.wait_for(lambda: server.engine._engine.has_work)
+    time.sleep(0.1)
+    assert server.engine.stats().totals.steps == 0
+    server.stop()
+    assert request.result(5).status == 503
+    loading.open()
+    server.join()
+
+
+def test_a_client_that_reads_nothing_holds_up_nobody(launch, monkeypatch):
+    monkeypatch.setattr(serve, "_FAREWELL_S", 0.5)
+    server = launch(drain_timeout=0.5)
+    lazy = socket.socket()
+    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    lazy.connect((server.host, server.port))
+    body = b'{"prompt": "x", "max_tokens": 3000, "n": 8, "stream": true}'  # some 4 MB to read
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    lazy.sendall(head % len(body) + body)
+    server.wait_for(lambda: server.engine.stats().num_running == 8)
+    assert server.post(TEXT, {"prompt": "say:others"}).json()["choices"][0]["text"] == "others"
+    server.wait_for(lambda: server.idle, timeout=20.0)  # its blocks are free, whatever it reads
+    assert server.engine._streams  # and not all of it is on its way
+    assert lazy.recv(1) == b"H"
+    began = time.monotonic()
+    server.stop()
+    server.join()
+    assert time.monotonic() - began < 3.0
+    lazy.close()
+
+
+def test_prompts_that_are_warmed_do_not_hold_the_exit(launch, tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(f'{{"prompt": "number {n}"}}\n' for n in range(200)))
+    server = launch(warm_prompts=str(prompts), on_step=lambda plan: time.sleep(0.1))
+    server.wait_for(lambda: server.engine.stats().totals.steps > 1)
+    server.stop()
+    server.join(3.0)
 
 
 def test_sigterm_drains_and_exits_with_zero():
@@ -144,21 +251,56 @@ def test_a_second_signal_ends_at_once(second):
     assert time.monotonic() - began < 3.0
 
 
-def test_a_full_queue_is_alive_and_a_stuck_step_is_not(launch, monkeypatch):
-    monkeypatch.setattr(async_engine, "_STUCK_AFTER_S", 0.2)
+PROBES = ("/livez", "/health", "/readyz")
+
+
+def test_a_full_queue_is_alive_and_a_stuck_step_is_not(launch, caplog):
     gate = Gate()
-    server = launch(on_step=gate, max_num_seqs=1)
+    server = launch(on_step=gate, max_num_seqs=1, stuck_after_s=0.2)
     assert server.get("/livez").status == 200
     gate.close()
     waiting = in_background(lambda: server.post(TEXT, {"prompt": "say:x"}), 4)
     server.wait_for(lambda: not server.engine.healthy)
-    for path in ("/livez", "/health", "/readyz"):
+    for path in PROBES:
         assert server.get(path).status == 503
+    server.wait_for(lambda: bool(caplog.records))
+    time.sleep(0.1)  # five more looks
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("no step for 0.2 s though there is work\n")
+    assert "self._open.wait(20)" in told  # where it hangs
     gate.open()
     for request in waiting:
         assert request.result(5).status == 200
-    for path in ("/livez", "/health", "/readyz"):
+    for path in PROBES:
         assert server.get(path).status == 200
+
+
+def test_a_loop_that_begins_no_step_is_stuck_only_where_there_is_work(launch, monkeypatch):
+    server = launch(stuck_after_s=0.2)
+    time.sleep(0.3)
+    assert server.engine.healthy  # idle for longer than that
+    with monkeypatch.context() as patch:
+        patch.setattr(server.engine._engine, "plan", lambda: time.sleep(0.001))
+        [request] = in_background(lambda: server.post(TEXT, {"prompt": "say:x"}))
+        server.wait_for(lambda: server.get("/livez").status == 503)
+    assert request.result(5).status == 200
+    assert server.get("/livez").status == 200
+
+
+def test_a_step_that_never_ends_is_seen_and_does_not_hold_the_exit():
+    child = Child(drain_timeout=0.2)
+    assert child.alive
+    whole = child.request('{"prompt": "!"}')
+    began = time.monotonic()
+    while child.alive:
+        assert time.monotonic() - began < 5.0
+        time.sleep(0.02)
+    assert time.monotonic() - began > 0.4  # not before its time
+    child.process.send_signal(signal.SIGTERM)
+    assert whole.getresponse().status == 503
+    assert child.end() == 0
+    assert "no step for 0.5 s though there is work" in child.last_words
+    assert "leaving without it" in child.last_words
 
 
 def test_when_the_step_loop_dies_everyone_hears_of_it(launch, caplog):

@@ -7,7 +7,6 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from foreword.core.request import NOT_URGENT, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
+from foreword.engine.progress import Progress, thread_stacks
 from foreword.errors import (
     BackendError,
     EngineStoppedError,
@@ -30,6 +30,7 @@ _Result = TypeVar("_Result")
 logger = logging.getLogger(__name__)
 
 _STUCK_AFTER_S = 10.0
+_LAST_STEP_S = 5.0  # that the last step may take before the end goes on without it
 _INLINE_CHARS = 4096  # tokenising this much takes less time than a hop to another thread
 
 
@@ -52,9 +53,13 @@ class AsyncEngine:
         backend: what runs, as `Backend.describe` says it.
         on_step: called after each step, in the step loop's thread, once its results are on their
             way. To be set before `start`.
+
+    Args:
+        stuck_after_s: seconds without a step that began or ended, though there is work, after
+            which the step loop counts as stuck.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, stuck_after_s: float = _STUCK_AFTER_S) -> None:
         self.tokenizer = engine.tokenizer
         self.config = engine.config
         self.model_name = engine.model_name
@@ -68,24 +73,27 @@ class AsyncEngine:
         self._lock = threading.Condition()
         self._between: deque[Callable[[], None]] = deque()
         self._stopping = False
-        self._step_began_s: float | None = None
+        self._progress = Progress(stuck_after_s)
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[str, _Stream] = {}
         self._errands: set[concurrent.futures.Future[Any]] = set()  # of `between_steps`
         self._drained: asyncio.Event | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._accepting = False
 
     async def start(self) -> None:
         """Start the step loop; requests are taken from now on."""
         self._loop = asyncio.get_running_loop()
         self._accepting = True
+        self._watcher = asyncio.ensure_future(self._watch())
         self._thread.start()
 
     async def shutdown(self, drain_s: float = 0.0) -> None:
         """Take no more requests, let the running ones end, then stop the step loop.
 
-        Requests that have not ended after ``drain_s`` seconds get an `EngineStoppedError`.
+        Requests that have not ended after ``drain_s`` seconds get an `EngineStoppedError`. A step
+        that does not end then is left to itself.
         """
         self._accepting = False
         if self._streams:
@@ -98,9 +106,14 @@ class AsyncEngine:
             self._stopping = True
             self._lock.notify()
         if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, _LAST_STEP_S)
         self._drop_errands(EngineStoppedError("the server is shutting down"))
-        await asyncio.to_thread(self._engine.close)
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._thread.is_alive():
+            logger.error("the last step does not end: leaving without it")
+        else:
+            await asyncio.to_thread(self._engine.close)
 
     @property
     def accepting(self) -> bool:
@@ -109,10 +122,8 @@ class AsyncEngine:
 
     @property
     def healthy(self) -> bool:
-        """Whether the step loop lives and no step has been running for 10 s."""
-        began_s = self._step_began_s
-        stuck = began_s is not None and time.monotonic() - began_s > _STUCK_AFTER_S
-        return self._thread.is_alive() and not stuck
+        """Whether the step loop lives and, where there is work, gets on with it."""
+        return self._thread.is_alive() and not self._progress.stuck
 
     def stats(self) -> SchedulerStats:
         """Counters and gauges."""
@@ -186,6 +197,7 @@ class AsyncEngine:
             )
         with self._lock:
             self._engine.add(request, trace)
+            self._progress.work_came()
             self._lock.notify()
         stream = self._streams[request.request_id] = _Stream()
         finished = False
@@ -226,12 +238,26 @@ class AsyncEngine:
         try:
             with self._lock:
                 self._between.append(do)
+                self._progress.work_came()
                 self._lock.notify()
             return await asyncio.wrap_future(done)
         finally:
             self._errands.remove(done)
 
     # On the event loop.
+
+    async def _watch(self) -> None:
+        """Tell the log, once each time that the step loop gets stuck, where everything stands."""
+        told = False
+        while True:
+            await asyncio.sleep(self._progress.patience_s / 10)
+            stuck = self._progress.stuck
+            if stuck and not told:
+                waited_s = self._progress.patience_s
+                logger.critical(
+                    "no step for %g s though there is work\n%s", waited_s, thread_stacks()
+                )
+            told = stuck
 
     def _deliver(self, items: list[tuple[str, RequestDelta | ForewordError]]) -> None:
         for request_id, item in items:
@@ -266,26 +292,27 @@ class AsyncEngine:
     def _wait_for_work(self) -> bool:
         with self._lock:
             while not (self._stopping or self._between or self._engine.has_work):
+                self._progress.nothing_to_do()
                 self._lock.wait()
             return not self._stopping
 
     def _step(self) -> None:
-        self._step_began_s = time.monotonic()
         with self._lock:
             while self._between:
                 self._between.popleft()()
             step = self._engine.plan()
         if step is None:
             self._engine.rest()
-        else:
-            self._engine.execute(step)
-            with self._lock:
-                deltas = self._engine.apply(step)
-            if deltas:
-                self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
-            if self.on_step is not None:
-                self.on_step(step.record)
-        self._step_began_s = None
+            return
+        self._progress.made()
+        self._engine.execute(step)
+        with self._lock:
+            deltas = self._engine.apply(step)
+        self._progress.made()
+        if deltas:
+            self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
+        if self.on_step is not None:
+            self.on_step(step.record)
 
     def _post(self, function: Callable[[Any], None], argument: Any) -> None:
         assert self._loop is not None

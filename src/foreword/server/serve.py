@@ -20,7 +20,8 @@ from foreword.errors import ConfigError
 from foreword.server.app import create_app
 
 _BACKLOG = 4096
-_FAREWELL_S = 5  # for the last bytes to leave, once the engine has stopped
+_FAREWELL_S = 5.0  # for the last bytes to leave, once the engine has stopped
+_QUICK_FAREWELL_S = 0.5  # the same after a second signal
 
 
 class Server:
@@ -46,7 +47,6 @@ class Server:
                 server_header=False,
                 backlog=_BACKLOG,
                 timeout_keep_alive=config.keep_alive_timeout,
-                timeout_graceful_shutdown=_FAREWELL_S,
             )
         )
         self._draining: asyncio.Task[None] | None = None
@@ -64,18 +64,21 @@ class Server:
     def stop(self) -> None:
         """End: refuse new requests, let running ones finish for a while, then close.
 
-        A second call ends the running ones at once. Call on the server's event loop.
+        A second call ends the running ones at once, and hardly waits for clients to read the rest.
+        Call on the server's event loop.
         """
-        drain_s = self._drain_timeout
+        at_once = self._draining is not None
         if self._draining is not None:
             self._draining.cancel()
-            drain_s = 0.0
-        self._draining = asyncio.ensure_future(self._drain(drain_s))
+        self._draining = asyncio.ensure_future(self._drain(at_once))
 
-    async def _drain(self, drain_s: float) -> None:
+    async def _drain(self, at_once: bool) -> None:
         # The socket stays open meanwhile: a 503 tells a client more than a refused connection.
-        await self._engine.shutdown(drain_s)
+        await self._engine.shutdown(0.0 if at_once else self._drain_timeout)
         self._uvicorn.should_exit = True
+        await asyncio.sleep(_QUICK_FAREWELL_S if at_once else _FAREWELL_S)
+        for connection in list(self._uvicorn.server_state.connections):
+            connection.transport.abort()  # its client does not read what it was sent
 
 
 def _listen(host: str, port: int) -> socket.socket:
