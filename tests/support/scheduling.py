@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from foreword.backends.null import NullBackend, hashed_token
@@ -120,8 +120,16 @@ class World:
         for update in self.scheduler.abort(request_id, index):
             self._take(update)
 
-    def step(self, abort_during: tuple[str, int | None] | None = None) -> bool:
-        """One step; False if there was nothing to do."""
+    def step(
+        self,
+        abort_during: tuple[str, int | None] | None = None,
+        during: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """One step; False if there was nothing to do.
+
+        Args:
+            during: called while the step runs, in virtual time at its end.
+        """
         self.now += not self.virtual
         plan = self.scheduler.plan(self.now)
         self._check_blocks()
@@ -131,6 +139,7 @@ class World:
         self._check_plan(plan)
         if self.virtual:
             self.now += self.cost.predict(StepLoad.of(plan))
+        during()
         self.plans.append(_kept(plan))
         self.shares.append(self._share(plan))
         if abort_during is not None:
@@ -151,14 +160,18 @@ class World:
     def serve(self, arrivals: Iterable[tuple[float, Request]]) -> None:
         """Add requests when they come, also during steps, and step until all have ended."""
         coming = deque(sorted(arrivals, key=lambda arrival: arrival[0]))
-        while coming or self.scheduler.has_work:
-            if not self.scheduler.has_work:
-                self.now = max(self.now, coming[0][0])
+
+        def take() -> None:
             while coming and coming[0][0] <= self.now:
                 queued_s, request = coming.popleft()
                 self.add(request, queued_s)
+
+        while coming or self.scheduler.has_work:
+            if not self.scheduler.has_work:
+                self.now = max(self.now, coming[0][0])
+            take()
             began_s = self.now
-            self.step()
+            self.step(during=take)
             self.durations_s.append(self.now - began_s)
 
     @property

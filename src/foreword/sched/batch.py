@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.core.trace import Chunk, HeldBack, PlanNotes
@@ -85,6 +85,12 @@ class Batch:
         self.load.add(count, seq.num_computed)
         self._note_chunk(seq, count)
 
+    @property
+    def prompts(self) -> Iterator[tuple[Sequence, SequenceStep]]:
+        """The sequences that are no streams, with their steps."""
+        part = slice(self._num_streams, None)
+        return zip(self.sequences[part], self.steps[part], strict=True)
+
     def _took(self, count: int) -> None:
         self.budget -= count
         self.num_tokens += count
@@ -96,8 +102,7 @@ class Batch:
 
     def computes_prefix_of(self, seq: Sequence) -> bool:
         """Whether the step computes a block that ``seq`` needs and will find in the cache then."""
-        prompts = slice(self._num_streams, None)
-        for other, step in zip(self.sequences[prompts], self.steps[prompts], strict=True):
+        for other, step in self.prompts:
             if other.cache_salt == seq.cache_salt:
                 stop = (step.start // self._block_size + 1) * self._block_size
                 done = step.start + len(step.token_ids) >= stop <= seq.max_cached_tokens

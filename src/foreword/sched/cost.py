@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from operator import attrgetter
 from sys import maxsize
 
 from foreword.core.step import StepPlan
@@ -50,6 +52,24 @@ class StepLoad:
         load = cls()
         load.add(count, start)
         return load
+
+    @classmethod
+    def sum(cls, loads: Sequence[StepLoad]) -> StepLoad:
+        """All of them together."""
+        fields = ("prompt_tokens", "prompt_pairs", "decodes", "decode_context")
+        return cls(*(sum(map(attrgetter(field), loads)) for field in fields))
+
+    def over(self, count: int) -> StepLoad:
+        """The mean of ``count`` prompts that are this load together."""
+        load = StepLoad()
+        load.prompt_tokens = -(-self.num_tokens // count)
+        load.prompt_pairs = self.prompt_pairs / count
+        return load
+
+    @property
+    def num_tokens(self) -> int:
+        """All tokens."""
+        return self.prompt_tokens + self.decodes
 
     def add(self, count: int, start: int) -> None:
         """Add the next ``count`` tokens of a sequence that has ``start`` computed ones."""
@@ -112,9 +132,13 @@ class CostModel:
         fixed, _, _, decode, read = self._coefficients
         return fixed + decode * load.decodes + read * load.decode_context
 
+    def work_s(self, load: StepLoad) -> float:
+        """Seconds of it that are for the load itself, in however many steps."""
+        return self.predict(load) - self._coefficients[0]
+
     def prompt_s(self, count: int, start: int) -> float:
         """Seconds that ``count`` tokens after ``start`` computed ones add to a step."""
-        return self.predict(StepLoad.prompt(count, start)) - self._coefficients[0]
+        return self.work_s(StepLoad.prompt(count, start))
 
     def tokens_within(self, seconds: float, start: int) -> int:
         """The most tokens after ``start`` computed ones that add no more than ``seconds``."""

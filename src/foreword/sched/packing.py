@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 
 from foreword.sched.batch import Batch
-from foreword.sched.cost import CostModel
+from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.policy import Policy
 from foreword.sched.sequence import Sequence
 
@@ -46,6 +47,8 @@ class Packing:
         max_num_batched_tokens: int,
         tpot_slo_ms: float | None,
     ) -> None:
+        self._budget = max_num_batched_tokens
+        self._budget = max_num_batched_tokens
         self._most_unfinished = -(-max_num_batched_tokens // 2)
         self._fills_steps = policy.fills_steps
         self._cost = cost
@@ -80,6 +83,33 @@ class Packing:
             return None
         needed_s = self._cost.prompt_s(seq.num_uncached, len(seq.token_ids) - seq.num_uncached)
         return seq if now - seq.tracked.queued_s > _PATIENCE * needed_s else None
+
+    def num_ending(
+        self, base_s: float, each: StepLoad, num_in_line: int, num_decodes: int
+    ) -> float:
+        """About how many of many equal prompts end with a step; below 1 where one takes several.
+
+        Args:
+            base_s: what each further step costs.
+            each: the work of one of the prompts.
+            num_in_line: prompts in line, these included.
+            num_decodes: streams that take part in the step.
+        """
+        work_s, num_tokens = self._cost.work_s(each), each.num_tokens
+        most: float = max(1, self._budget - num_decodes)
+        if num_decodes and self._tpot_slo_s is not None:
+            fitting = num_tokens * (self._tpot_slo_s - base_s) / work_s
+            most = min(most, max(_LEAST_CHUNK, fitting))
+        if self._fills_steps:
+            return most / num_tokens
+        if num_tokens > most:
+            return 1 / (1 + ceil((num_tokens - most) / min(most, self._most_unfinished)))
+        return min(most // num_tokens, 1 + num_in_line * base_s // (work_s + base_s))
+
+    @property
+    def most_shared(self) -> int:
+        """Tokens of any step that are an aged prompt's at most."""
+        return self.share(self._budget)
 
     def share(self, budget: int) -> int:
         """Tokens of a step with ``budget`` tokens that are an aged prompt's."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from foreword.sched.cost import StepLoad
 from foreword.sched.policy import Policy
 from foreword.sched.sequence import Sequence
 
@@ -18,11 +19,17 @@ def rank(policy: Policy, seq: Sequence) -> Rank:
 
 
 class WaitingQueue:
-    """Sequences without blocks, the next one first. Adding and removing cost O(log n) ranks."""
+    """Sequences without blocks, the next one first. Adding and removing cost O(log n) ranks.
+
+    Attributes:
+        num_tokens: tokens that they will have computed, as far as can be told before they start.
+    """
 
     def __init__(self, policy: Policy) -> None:
+        self.num_tokens = 0
         self._policy = policy
         self._line: list[tuple[Rank, Sequence]] = []
+        self._loads: list[StepLoad] = []  # what each of the line will have computed
         self._entries: dict[int, tuple[Rank, Sequence]] = {}  # as they were added
 
     def __len__(self) -> int:
@@ -47,13 +54,23 @@ class WaitingQueue:
         """Put a sequence in its place."""
         entry = rank(self._policy, seq), seq
         self._entries[seq.seq_id] = entry
-        insort(self._line, entry, key=_first)
+        at = bisect_left(self._line, entry[0], key=_first)
+        self._line.insert(at, entry)
+        self._loads.insert(at, seq.uncached)
+        self.num_tokens += seq.num_uncached
 
     def discard(self, seq: Sequence) -> None:
         """Take a sequence out, if it is there."""
         entry = self._entries.pop(seq.seq_id, None)
         if entry is not None:
-            del self._line[bisect_left(self._line, entry[0], key=_first)]
+            at = bisect_left(self._line, entry[0], key=_first)
+            self.num_tokens -= self._loads[at].num_tokens
+            del self._line[at], self._loads[at]
+
+    def around(self, seq: Sequence) -> tuple[list[StepLoad], list[Sequence]]:
+        """The work of those that go before a sequence that is not here, and who goes after it."""
+        at = bisect_left(self._line, rank(self._policy, seq), key=_first)
+        return self._loads[:at], [each for _, each in self._line[at:]]
 
 
 class Line:

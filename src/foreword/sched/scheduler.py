@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from sys import maxsize
 
 from foreword.config.scheduler import SchedulerConfig
 from foreword.core.request import FinishReason, Request
@@ -14,6 +15,7 @@ from foreword.errors import BackendError, ContextLengthError, InvalidRequestErro
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
 from foreword.sched.cost import CostModel, StepLoad
+from foreword.sched.forecast import Forecast, Forecaster
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
 from foreword.sched.policy import POLICIES
@@ -52,14 +54,24 @@ class Scheduler:
         self._config = config
         self._cache = cache
         self._policy = POLICIES[config.scheduling_policy]()
+        cost = cost or CostModel()
         self._packing = Packing(
-            self._policy, cost or CostModel(), config.max_num_batched_tokens, config.tpot_slo_ms
+            self._policy, cost, config.max_num_batched_tokens, config.tpot_slo_ms
         )
         # each running sequence may need a token in the same step
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
         self._running = RunningSet()
         self._waiting = WaitingQueue(self._policy)
+        self._forecaster = Forecaster(
+            self._policy,
+            self._packing,
+            cost,
+            cache,
+            self._running,
+            self._waiting,
+            self._max_running,
+        )
         self._in_flight: Batch | None = None
         self._totals = Counters()
         self._orders = count()
@@ -112,12 +124,26 @@ class Scheduler:
         """
         self.check(request)
         tracked = TrackedRequest(request, next(self._orders), now, num_loaded_tokens)
-        seq = Sequence.first(next(self._seq_ids), tracked, self._cache)
+        seq = self._first_sequence(next(self._seq_ids), tracked)
         tracked.sequences.append(seq)
         self._requests[request.request_id] = tracked
+        self._waiting.add(seq)
+
+    def forecast(self, request: Request, now: float, step_left_s: float = 0.0) -> Forecast:
+        """What to expect of a request if it were added now.
+
+        Args:
+            step_left_s: until the step is over that has been planned, if one has.
+        """
+        tracked = TrackedRequest(request, maxsize, now)
+        seq = self._first_sequence(-1, tracked)
+        return self._forecaster.forecast(seq, now, self._in_flight, step_left_s)
+
+    def _first_sequence(self, seq_id: int, tracked: TrackedRequest) -> Sequence:
+        seq = Sequence.first(seq_id, tracked, self._cache)
         hit = seq.table.match(seq.max_cached_tokens)
         seq.num_expected = hit.num_tokens(self._cache.block_size)
-        self._waiting.add(seq)
+        return seq
 
     def abort(
         self,
@@ -359,6 +385,8 @@ class Scheduler:
     def _close(self, seq: Sequence) -> None:
         """Take a sequence out of everything but the running ones, which are swept later."""
         seq.ended = True
+        if seq.finish_reason:
+            self._forecaster.lengths.observe(len(seq.token_ids) - seq.tracked.num_prompt_tokens)
         seq.table.release()
         self._waiting.discard(seq)
         seq.tracked.sequences.remove(seq)

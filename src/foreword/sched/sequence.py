@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, TokenLogprob
 from foreword.kv import BlockTable, KVCache
+from foreword.sched.cost import StepLoad
 from foreword.sched.outputs import SequenceUpdate
 
 
@@ -103,14 +104,15 @@ class Sequence:
         table: the blocks; empty while the sequence waits.
         num_expected: leading tokens that the cache held when the sequence began to wait.
         next_step: the step of a stream's next token; None where that has to be made first.
+        max_known: tokens that it may come to have.
         ended: whether it has left the scheduler.
     """
 
     __slots__ = (
-        "_max_known",
         "_num_computed_before",
         "draws",
         "ended",
+        "max_known",
         "next_step",
         "num_computed",
         "num_expected",
@@ -135,7 +137,7 @@ class Sequence:
         self.table = table
         self.num_computed = 0
         self.num_expected = 0
-        self._max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
+        self.max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
         self._num_computed_before = 0  # the most before a preemption
         self.next_step: SequenceStep | None = None
         self.ended = False
@@ -169,6 +171,12 @@ class Sequence:
         return len(self.token_ids) - max(self.num_computed, self.num_expected)
 
     @property
+    def uncached(self) -> StepLoad:
+        """The work of computing those."""
+        num_uncached = self.num_uncached
+        return StepLoad.prompt(num_uncached, len(self.token_ids) - num_uncached)
+
+    @property
     def is_stream(self) -> bool:
         """Whether it has begun to answer."""
         return len(self.token_ids) > self.tracked.num_prompt_tokens
@@ -189,7 +197,7 @@ class Sequence:
         """Why the sequence ends with its newest token, an output token; None if it goes on."""
         if self.token_ids[-1] in self.tracked.stop_ids:
             return FinishReason.STOP
-        return FinishReason.LENGTH if len(self.token_ids) >= self._max_known else None
+        return FinishReason.LENGTH if len(self.token_ids) >= self.max_known else None
 
     def step(self, count: int) -> SequenceStep:
         """The plan for computing the next ``count`` tokens.
@@ -236,7 +244,7 @@ class Sequence:
         self.next_step.token_ids = outcome.token_ids
         token_ids += outcome.token_ids
         reason = None
-        if token_ids[-1] in tracked.stop_ids or len(token_ids) >= self._max_known:
+        if token_ids[-1] in tracked.stop_ids or len(token_ids) >= self.max_known:
             reason = self.finish_reason
         return SequenceUpdate(
             tracked.request.request_id,

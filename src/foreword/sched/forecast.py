@@ -1,0 +1,216 @@
+"""When a prompt would have its first token, if it came now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+from foreword.kv import KVCache
+from foreword.sched.batch import Batch
+from foreword.sched.cost import CostModel, StepLoad
+from foreword.sched.packing import Packing
+from foreword.sched.policy import Policy
+from foreword.sched.queue import WaitingQueue, rank
+from foreword.sched.running import RunningSet
+from foreword.sched.sequence import Sequence
+
+_NEWEST = 0.05  # weight of the newest answer's length
+_FIRST_GUESS = 128.0  # tokens, before an answer has ended
+_PARTS = 8  # of a line whose prompts are taken to share steps alike
+
+
+class OutputLength:
+    """How long answers are, by those that have ended lately.
+
+    Attributes:
+        mean: tokens, a moving average.
+    """
+
+    def __init__(self) -> None:
+        self.mean = _FIRST_GUESS
+
+    def observe(self, num_tokens: int) -> None:
+        """Take note of an answer that has ended by itself or at its limit."""
+        self.mean += _NEWEST * (num_tokens - self.mean)
+
+    def left(self, seq: Sequence) -> int:
+        """Tokens that a stream will still generate: the mean, as far as it may go on."""
+        return max(1, min(round(self.mean), seq.max_known - len(seq.token_ids)))
+
+
+class Forecast(NamedTuple):
+    """What is to be expected of a prompt.
+
+    Attributes:
+        ttft_s: seconds until its first token.
+        work_s: seconds by which it delays those behind it.
+        behind: ids of the requests without a first token that it would pass; to be read before
+            anything changes.
+    """
+
+    ttft_s: float
+    work_s: float
+    behind: Iterable[str]
+
+
+@dataclass(slots=True)
+class _Scene:
+    """What a prompt finds once the running step has ended.
+
+    Attributes:
+        streams: get a token in each step.
+        ahead: work of each prompt that goes first.
+        behind: prompts that it would pass.
+        shared: tokens of a prompt behind it that gets a share of each step all the same.
+    """
+
+    streams: list[Sequence]
+    ahead: list[StepLoad]
+    behind: list[Sequence]
+    shared: int = 0
+
+
+class Forecaster:
+    """Predicts what `Packing` will make of the line, from sums over it.
+
+    Prompts ahead count as equal ones. Nobody else is taken to come, and no blocks to run out. It
+    reads what the scheduler keeps, and changes nothing.
+
+    Args:
+        max_running: completions that may run at once.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        packing: Packing,
+        cost: CostModel,
+        cache: KVCache,
+        running: RunningSet,
+        waiting: WaitingQueue,
+        max_running: int,
+    ) -> None:
+        self.lengths = OutputLength()
+        self._policy = policy
+        self._packing = packing
+        self._cost = cost
+        self._cache = cache
+        self._running = running
+        self._waiting = waiting
+        self._max_running = max_running
+
+    def forecast(
+        self, seq: Sequence, now: float, step: Batch | None, step_left_s: float
+    ) -> Forecast:
+        """Predict for a sequence that is nowhere in line yet.
+
+        Args:
+            step: what has been planned and not been applied.
+            step_left_s: how much longer that will take.
+        """
+        scene = self._scene(seq, now, step)
+        own, ahead = seq.uncached, StepLoad.sum(scene.ahead)
+        steps = _Steps(self._cost, scene.streams)
+        num_in_line = len(scene.ahead) + 1 + len(scene.behind)
+        self._serve(ahead, scene, steps, num_in_line)
+        steps.reach(self._steps_until_room(seq, ahead, scene))
+        size = self._num_ending(own, num_in_line - len(scene.ahead), steps)
+        steps.add(1 / size)
+        beside = min(len(scene.behind), int(size * (ceil(steps.count) - steps.count)))
+        steps.reach(ceil(steps.count))
+        shared = min(scene.shared, int(steps.count) * self._packing.most_shared)
+        work_s = self._cost.work_s(own)
+        prompts_s = (
+            self._cost.work_s(ahead) + (1 + beside) * work_s + self._cost.prompt_s(shared, 0)
+        )
+        behind = (each.tracked.request.request_id for each in scene.behind)
+        return Forecast(step_left_s + steps.seconds + prompts_s, work_s, behind)
+
+    def _scene(self, seq: Sequence, now: float, step: Batch | None) -> _Scene:
+        ahead, behind = self._waiting.around(seq)
+        scene = _Scene(list(self._running.streams), ahead, behind)
+        computed = {each.seq_id: len(part.token_ids) for each, part in step.prompts} if step else {}
+        own_rank = rank(self._policy, seq)
+        for each in self._running.part_way:
+            num_left = each.num_missing - computed.get(each.seq_id, 0)
+            if num_left == 0:
+                scene.streams.append(each)
+            elif rank(self._policy, each) < own_rank:
+                scene.ahead.append(StepLoad.prompt(num_left, len(each.token_ids) - num_left))
+            else:
+                scene.behind.append(each)
+        oldest = (*self._running.part_way[:1], self._waiting.longest_waiting)
+        aged = self._packing.aged([each for each in oldest if each is not None], now)
+        if aged is not None and aged in scene.behind:
+            scene.shared = aged.num_uncached - computed.get(aged.seq_id, 0)
+        return scene
+
+    def _serve(self, ahead: StepLoad, scene: _Scene, steps: _Steps, num_in_line: int) -> None:
+        """Count the steps until the prompts ahead have ended; they become streams, slots allowing.
+
+        The fewer are left in line, the fewer share a step: they are counted in parts.
+        """
+        num_ahead = len(scene.ahead)
+        slots = max(0, self._max_running - self._running.num_slots)
+        part = -(-num_ahead // _PARTS)
+        for done in range(0, num_ahead, max(1, part)):
+            count = min(part, num_ahead - done)
+            steps.add(count / self._num_ending(ahead.over(num_ahead), num_in_line - done, steps))
+            steps.streams.decodes += min(count, slots)
+            slots -= min(count, slots)
+
+    def _num_ending(self, each: StepLoad, num_in_line: int, steps: _Steps) -> float:
+        return self._packing.num_ending(steps.each_s, each, num_in_line, steps.streams.decodes)
+
+    def _steps_until_room(self, seq: Sequence, ahead: StepLoad, scene: _Scene) -> float:
+        """Steps until enough streams have ended for a sequence, and those ahead of it, to run."""
+        num_new = len(scene.ahead) + 1
+        slots = num_new - 1 + len(seq.draws) + self._running.num_slots - self._max_running
+        blocks = self._cache.blocks_for(ahead.num_tokens + seq.num_uncached) + num_new
+        blocks += len(scene.streams) - self._cache.pool.num_available  # each keeps one to grow into
+        if slots <= 0 and blocks <= 0:
+            return 0.0
+        left, held = 0, 1
+        ends = ((self.lengths.left(each), len(each.table.blocks)) for each in scene.streams)
+        for left, num_blocks in sorted(ends):
+            slots -= 1
+            blocks -= num_blocks
+            held += num_blocks
+            if slots <= 0 and blocks <= 0:
+                return left
+        # the rest go as those do that come after these
+        rounds = max(slots / (len(scene.streams) + 1), blocks / held)
+        return left + rounds * self.lengths.mean
+
+
+class _Steps:
+    """Steps to come, and what they cost beside prompts.
+
+    Attributes:
+        count: how many, parts of steps too.
+        seconds: what they cost together.
+        streams: those that are part of them.
+    """
+
+    def __init__(self, cost: CostModel, streams: list[Sequence]) -> None:
+        self.count = 0.0
+        self.seconds = 0.0
+        context = sum([len(seq.token_ids) for seq in streams])
+        self.streams = StepLoad(decodes=len(streams), decode_context=context)
+        self._cost = cost
+
+    @property
+    def each_s(self) -> float:
+        """What the next one costs."""
+        return self._cost.base_s(self.streams)
+
+    def add(self, count: float) -> None:
+        """Count some more."""
+        self.count += count
+        self.seconds += count * self.each_s
+
+    def reach(self, count: float) -> None:
+        """Count until there are at least so many."""
+        self.add(max(0.0, count - self.count))
