@@ -39,6 +39,20 @@ def many_colours() -> list[str]:
     return list(qualitative.Dark24)
 
 
+def figure(x_title: str, y_title: str) -> Any:
+    """Give an empty plot with named axes, the upright one from zero."""
+    plot = import_plotly().Figure()
+    plot.update_layout(
+        template="plotly_white",
+        height=420,
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        xaxis_title=x_title,
+        yaxis={"title": y_title, "rangemode": "tozero"},
+        showlegend=True,
+    )
+    return plot
+
+
 def paragraphs(lines: Iterable[str]) -> str:
     """Give each line as a paragraph; the text is escaped."""
     return "\n".join(f"<p>{escape(line)}</p>" for line in lines)

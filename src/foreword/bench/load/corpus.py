@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from foreword.bench.load.plan import Passage
 from foreword.bench.prompts import corpus_text
 from foreword.errors import ConfigError
+
+_Value = TypeVar("_Value")
 
 # English prose in vocabularies of 32,000 tokens and more; used only where no server tells.
 _TOKENS_PER_WORD = 1.4
@@ -51,13 +54,18 @@ class Corpus:
     def passage(self, start: int, tokens: int) -> Passage:
         """Give about ``tokens`` tokens from a unit on; round and round."""
         count = max(1, round(tokens / self._tokens_per_unit))
-        places = [place % len(self._units) for place in range(start, start + count)]
         ids = self.token_ids
         return Passage(
-            "".join(self._units[place] for place in places),
+            "".join(_round(self._units, start, count)),
             tokens,
-            None if ids is None else tuple(ids[place] for place in places),
+            None if ids is None else tuple(_round(ids, start, count)),
         )
+
+
+def _round(values: Sequence[_Value], start: int, count: int) -> Sequence[_Value]:
+    """``count`` values from one on, the first after the last."""
+    rounds = -(-(start + count) // len(values))
+    return (values if rounds == 1 else list(values) * rounds)[start : start + count]
 
 
 def text() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foreword.bench.html import import_plotly, many_colours, paragraphs, table, write_page
+from foreword.bench.html import figure, many_colours, paragraphs, table, write_page
 from foreword.bench.load.record import RequestRecord
 from foreword.bench.load.report import LoadReport
 from foreword.bench.load.summary import in_order, parts_ms
@@ -57,9 +57,9 @@ def _latencies(report: LoadReport) -> str:
 
 
 def _timeline(records: Sequence[RequestRecord]) -> Any:
-    figure = _figure("seconds since the start", "TTFT, ms")
+    plot = figure("seconds since the start", "TTFT, ms")
     for kind, group in _by_kind([record for record in records if record.ok]).items():
-        figure.add_scatter(
+        plot.add_scatter(
             x=[record.sent_s for record in group],
             y=[(record.ttft_s or 0.0) * 1e3 for record in group],
             mode="markers",
@@ -68,7 +68,7 @@ def _timeline(records: Sequence[RequestRecord]) -> Any:
         )
     failed = [record for record in records if not record.ok]
     if failed:
-        figure.add_scatter(
+        plot.add_scatter(
             x=[record.intended_s for record in failed],
             y=[0.0] * len(failed),
             mode="markers",
@@ -79,31 +79,31 @@ def _timeline(records: Sequence[RequestRecord]) -> Any:
                 for record in failed
             ],
         )
-    return figure
+    return plot
 
 
 def _cdf(
     good: Sequence[RequestRecord], name: str, seconds: Callable[[RequestRecord], float | None]
 ) -> Any:
-    figure = _figure(f"{name}, ms", "share of requests")
+    plot = figure(f"{name}, ms", "share of requests")
     for kind, group in _by_kind(good).items():
         values = sorted(value * 1e3 for value in map(seconds, group) if value is not None)
         shares = [(place + 1) / len(values) for place in range(len(values))]
-        figure.add_scatter(x=values, y=shares, mode="lines", line={"shape": "hv"}, name=kind)
-    return figure
+        plot.add_scatter(x=values, y=shares, mode="lines", line={"shape": "hv"}, name=kind)
+    return plot
 
 
 def _by_length(good: Sequence[RequestRecord]) -> Any:
-    figure = _figure("tokens of the prompt", "TTFT, ms")
+    plot = figure("tokens of the prompt", "TTFT, ms")
     for kind, group in _by_kind(good).items():
-        figure.add_scatter(
+        plot.add_scatter(
             x=[record.prompt_tokens or record.planned_prompt_tokens for record in group],
             y=[(record.ttft_s or 0.0) * 1e3 for record in group],
             mode="markers",
             name=kind,
             text=[_about(record) for record in group],
         )
-    return figure
+    return plot
 
 
 def _bars(good: Sequence[RequestRecord]) -> Any:
@@ -113,29 +113,16 @@ def _bars(good: Sequence[RequestRecord]) -> Any:
         (record.ttft_s or 0.0) * 1e3 - sum(parts.values())
         for record, parts in zip(shown, sums, strict=True)
     ]
-    figure = _figure(f"request (the first {len(shown)})", "ms")
+    plot = figure(f"request (the first {len(shown)})", "ms")
     for name in in_order(name for parts in sums for name in parts):
-        figure.add_bar(
+        plot.add_bar(
             x=[record.index for record in shown],
             y=[parts.get(name, 0.0) for parts in sums],
             name=name,
         )
-    figure.add_bar(x=[record.index for record in shown], y=rest, name="between server and client")
-    figure.update_layout(barmode="stack", colorway=many_colours())
-    return figure
-
-
-def _figure(x_title: str, y_title: str) -> Any:
-    figure = import_plotly().Figure()
-    figure.update_layout(
-        template="plotly_white",
-        height=420,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        xaxis_title=x_title,
-        yaxis={"title": y_title, "rangemode": "tozero"},
-        showlegend=True,
-    )
-    return figure
+    plot.add_bar(x=[record.index for record in shown], y=rest, name="between server and client")
+    plot.update_layout(barmode="stack", colorway=many_colours())
+    return plot
 
 
 def _by_kind(records: Sequence[RequestRecord]) -> dict[str, list[RequestRecord]]:

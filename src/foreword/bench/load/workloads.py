@@ -84,24 +84,6 @@ def plan(
     Raises:
         ConfigError: a rate for a workload that brings its own times, or a value that cannot work.
     """
-    if count < 1:
-        raise ConfigError("num_prompts", f"must be at least 1, not {count}")
-    shape = random.Random(f"{seed}/{recipe.name}")
-    passages = Passages(corpus, f"{seed}/{recipe.name}/{salt}")
-    times = _arrivals(random.Random(f"{seed}/times"), request_rate, burstiness)
-    requests = []
-    for index, draft in enumerate(islice(recipe.drafts(shape, passages), count)):
-        if draft.at_s is not None and request_rate is not None:
-            raise ConfigError("request_rate", f"the workload {recipe.name} brings its own times")
-        requests.append(
-            PlannedRequest(
-                index=index,
-                kind=draft.kind,
-                messages=draft.messages,
-                max_tokens=draft.max_tokens,
-                intended_s=next(times) if draft.at_s is None else draft.at_s,
-            )
-        )
     settings = {
         **asdict(recipe),
         "seed": seed,
@@ -109,7 +91,44 @@ def plan(
         "request_rate": request_rate,
         "burstiness": burstiness,
     }
+    requests = draw_requests(
+        recipe,
+        corpus,
+        count=count,
+        seed=seed,
+        salt=salt,
+        request_rate=request_rate,
+        burstiness=burstiness,
+    )
     return Workload(recipe.name, tuple(requests), settings, recipe.notes())
+
+
+def draw_requests(
+    recipe: Recipe,
+    corpus: Corpus,
+    *,
+    count: int,
+    seed: int | str = 0,
+    salt: str = "",
+    request_rate: float | None = None,
+    burstiness: float = 1.0,
+) -> Iterator[PlannedRequest]:
+    """Make the requests of `plan` one after the other, for plans that memory would not hold."""
+    if count < 1:
+        raise ConfigError("num_prompts", f"must be at least 1, not {count}")
+    shape = random.Random(f"{seed}/{recipe.name}")
+    passages = Passages(corpus, f"{seed}/{recipe.name}/{salt}")
+    times = _arrivals(random.Random(f"{seed}/times"), request_rate, burstiness)
+    for index, draft in enumerate(islice(recipe.drafts(shape, passages), count)):
+        if draft.at_s is not None and request_rate is not None:
+            raise ConfigError("request_rate", f"the workload {recipe.name} brings its own times")
+        yield PlannedRequest(
+            index=index,
+            kind=draft.kind,
+            messages=draft.messages,
+            max_tokens=draft.max_tokens,
+            intended_s=next(times) if draft.at_s is None else draft.at_s,
+        )
 
 
 def _arrivals(draw: random.Random, rate: float | None, burstiness: float) -> Iterator[float | None]:

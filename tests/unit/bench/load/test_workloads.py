@@ -18,6 +18,7 @@ from foreword.bench.load.workloads import (
     Mixed,
     Rag,
     Recipe,
+    draw_requests,
     plan,
 )
 from foreword.errors import ConfigError
@@ -184,3 +185,17 @@ def test_a_corpus_has_so_many_beginnings() -> None:
     corpus = Corpus([" a", " b"], counted_by="a test")
     with pytest.raises(ConfigError, match="2 beginnings"):
         plan(Fixed(), corpus, count=3)
+
+
+def test_requests_drawn_one_by_one_are_those_of_the_plan() -> None:
+    options: dict[str, Any] = {"count": 30, "seed": 3, "request_rate": 2.0}
+    assert (
+        tuple(draw_requests(Chat(), CORPUS, **options)) == plan(Chat(), CORPUS, **options).requests
+    )
+
+
+def test_a_passage_goes_on_at_the_beginning_of_the_corpus() -> None:
+    corpus = Corpus([" a", " b", " c"], token_ids=[1, 2, 3], counted_by="hand")
+    assert corpus.passage(2, 8).token_ids == (3, 1, 2, 3, 1, 2, 3, 1)
+    assert corpus.passage(2, 3).text == " c a b"
+    assert corpus.passage(0, 3).token_ids == (1, 2, 3)
