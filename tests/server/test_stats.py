@@ -17,7 +17,13 @@ def test_an_idle_server_has_nothing_to_tell(launch):
     assert stats["engine"] == {
         "running": 0,
         "waiting": 0,
-        "kv_blocks": {"total": 100, "referenced": 0, "cached": 0, "free": 100},
+        "kv_blocks": {
+            "total": 100,
+            "referenced": 0,
+            "cached": 0,
+            "free": 100,
+            "block_size": 16,
+        },
         "steps": 0,
         "preemptions": 0,
         "prompt_tokens": 0,

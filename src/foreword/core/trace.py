@@ -62,6 +62,7 @@ class StepRecord:
         ended_s: the backend was done, or had failed.
         applied_s: the results were taken in and their text was ready to be sent.
         sampling_s: how long sampling took, at the end of what the backend did.
+        load: what the duration follows from; see `foreword.sched.cost.StepLoad.features`.
     """
 
     number: int
@@ -72,6 +73,7 @@ class StepRecord:
     ended_s: float | None = None
     applied_s: float | None = None
     sampling_s: float = 0.0
+    load: tuple[float, ...] = ()
 
     @property
     def prediction_error(self) -> float:

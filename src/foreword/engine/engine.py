@@ -222,6 +222,7 @@ class Engine:
             return None
         load = self.scheduler.planned_load
         record = self.steps.begin(planned_s, self.clock(), plan.notes, self._cost.predict(load))
+        record.load = load.features
         for chunk in plan.notes.chunks:
             self._running[chunk.request_id].trace.chunks.append((record, chunk))
         for request_id in plan.notes.preempted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from operator import attrgetter
+from operator import attrgetter, mul
 from sys import maxsize
 
 from foreword.core.step import StepPlan
@@ -20,6 +20,9 @@ _FORGOTTEN = 1e-9  # below this, nothing is known of a kind of work but its coef
 _START_S = (1.6e-3, 4.6e-4, 1.4e-7, 8.6e-4, 1e-6)
 # A step with much of everything: start values weigh as if each were measured on it alone.
 _TYPICAL = (1.0, 256.0, 1e5, 8.0, 4e3)
+
+LOAD_FEATURES = ("steps", "prompt_tokens", "prompt_pairs", "decodes", "decode_context")
+"""Names of `StepLoad.features`."""
 
 
 @dataclass(slots=True)
@@ -104,9 +107,16 @@ class CostModel:
 
     Args:
         coefficients_s: seconds for each of `StepLoad.features`, to start from; not all 0.
+        forget: what a step still weighs after the next one; 1: all steps weigh the same.
     """
 
-    def __init__(self, coefficients_s: tuple[float, float, float, float, float] = _START_S) -> None:
+    def __init__(
+        self,
+        coefficients_s: tuple[float, float, float, float, float] = _START_S,
+        *,
+        forget: float = _FORGET,
+    ) -> None:
+        self._forget = forget
         self._coefficients = list(coefficients_s)
         size = len(self._coefficients)
         self._gram = [[0.0] * size for _ in range(size)]
@@ -159,21 +169,19 @@ class CostModel:
         error = abs(seconds - predicted) / predicted if predicted > 0 else 0.0
         weight = min(1.0, _OUTLIER / error) if error else 1.0
         row = [feature / seconds for feature in load.features]
-        size = len(row)
-        for i in range(size):
-            gram = self._gram[i]
-            for j in range(size):
-                gram[j] = _FORGET * gram[j] + weight * row[i] * row[j]
-            self._target[i] = _FORGET * self._target[i] + weight * row[i]
+        for i in range(len(row)):
+            now = weight * row[i]
+            self._gram[i] = [
+                self._forget * g + now * r for g, r in zip(self._gram[i], row, strict=True)
+            ]
+            self._target[i] = self._forget * self._target[i] + now
         self._descend()
 
     def _descend(self) -> None:
         solution = self._coefficients
-        size = len(solution)
         for _ in range(_SWEEPS):
-            for i in range(size):
-                gram = self._gram[i]
+            for i, gram in enumerate(self._gram):
                 if gram[i] < _FORGOTTEN:
                     continue
-                slope = sum(gram[j] * solution[j] for j in range(size)) - self._target[i]
+                slope = sum(map(mul, gram, solution)) - self._target[i]
                 solution[i] = max(0.0, solution[i] - slope / gram[i])

@@ -16,7 +16,7 @@ from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import ForewordError, TemplateError
 from foreword.metrics.history import RequestHistory
-from foreword.server import cache, chat, completions, docs, operations, requests, tokens
+from foreword.server import cache, chat, completions, docs, operations, requests, steps, tokens
 from foreword.server.asgi import ClientLeftError, Entry
 from foreword.server.errors import ApiError, to_api_error
 from foreword.server.monitoring import Monitoring
@@ -54,7 +54,7 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     )
     app.add_middleware(Entry, api_keys=config.api_key or [], on_error=monitoring.error)
     _add_error_handlers(app, monitoring.error)
-    for module in (chat, completions, tokens, cache, requests, operations):
+    for module in (chat, completions, tokens, cache, requests, steps, operations):
         module.add_routes(app, service)
     monitoring.add_routes(app, service)
     docs.add_routes(app)

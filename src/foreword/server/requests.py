@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from foreword.metrics.perfetto import perfetto_trace
 from foreword.server.chunks import compact
 from foreword.server.errors import ApiError
+from foreword.server.queries import count_in
 from foreword.server.service import Service
 from foreword.server.timing import summary_json, waterfall_json
 
@@ -24,7 +25,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
         Takes ``limit`` (1 … 1000) and ``before``, the id of a request to go on from.
         """
-        limit = _count(request, "limit", 100, most=1000)
+        limit = count_in(request, "limit", 100, most=1000)
         before = request.query_params.get("before")
         try:
             records = service.history.latest(limit + 1, before)
@@ -39,7 +40,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
         Takes ``last``, how many requests.
         """
-        records = service.history.latest(_count(request, "last", 1000, most=1_000_000))
+        records = service.history.latest(count_in(request, "last", 1000, most=1_000_000))
 
         def render() -> str:  # takes seconds for 10,000 requests
             return compact(perfetto_trace(records, service.engine.steps, time.monotonic()))
@@ -53,13 +54,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
         if record is None:
             raise _unknown(service, request_id)
         return JSONResponse(waterfall_json(service, record))
-
-
-def _count(request: Request, name: str, default: int, *, most: int) -> int:
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
-        raise ApiError(400, f"{name} must be in [1, {most}], not {text[:20]!r}", param=name)
-    return int(text)
 
 
 def _unknown(service: Service, request_id: str) -> ApiError:

@@ -35,7 +35,7 @@ def add_routes(app: FastAPI, service: Service, rolling: RollingStats) -> None:
             "version": __version__,
             "started_unix_s": service.created,
             "now_unix_s": now_unix_s,
-            "engine": _engine(service.engine.stats()),
+            "engine": _engine(service.engine.stats(), service.engine.config.cache.block_size),
             "window": {"duration_s": window_s, **_slot(total(slots))},
             "slots": [
                 {
@@ -56,7 +56,7 @@ def _window(given: str) -> int:
     return int(given)
 
 
-def _engine(stats: SchedulerStats) -> dict[str, Any]:
+def _engine(stats: SchedulerStats, block_size: int) -> dict[str, Any]:
     blocks, totals = stats.blocks, stats.totals
     return {
         "running": stats.num_running,
@@ -66,6 +66,7 @@ def _engine(stats: SchedulerStats) -> dict[str, Any]:
             "referenced": blocks.referenced,
             "cached": blocks.cached,
             "free": blocks.free,
+            "block_size": block_size,
         },
         "steps": totals.steps,
         "preemptions": totals.preemptions,
