@@ -27,6 +27,7 @@ _COMMANDS = {
     "explain": "foreword.cli.explain:explain",
     "bench": "foreword.cli.bench:app",
     "ab": "foreword.cli.ab:ab",
+    "simulate": "foreword.cli.simulate:simulate",
 }
 
 

@@ -93,6 +93,12 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def num_uncached_tokens(self) -> int:
+        """Tokens that all prompts together have still to compute, as far as can be told."""
+        part_way = sum(seq.num_uncached for seq in self._running.part_way)
+        return part_way + self._waiting.num_tokens
+
+    @property
     def max_sequence_tokens(self) -> int:
         """The most tokens, prompt and output, that a sequence can have here."""
         pool_tokens = self._cache.pool.num_blocks * self._cache.block_size

@@ -139,3 +139,16 @@ def test_after_a_fault_the_written_slots_are_undefined_and_no_others() -> None:
     assert run(backend, SequenceStep(1, [7], 15, [0], (0,), GREEDY)) == run(
         make_backend(), whole([0], [*TOKENS[:15], 7])
     )
+
+
+def test_without_contents_nothing_is_checked_and_the_history_is_empty() -> None:
+    seen = []
+
+    def next_token(history: object, step: SequenceStep, draw: int) -> int:
+        seen.append(history)
+        return 7 + draw
+
+    backend = make_backend(next_token=next_token, keeps_contents=False)
+    step = SequenceStep(1, [999_999], 500, [], draws=(0, 1), params=GREEDY)
+    assert run(backend, step) == [7, 8]
+    assert seen == [(), ()]

@@ -58,6 +58,8 @@ class NullBackend:
             cost, to wait, or to raise. After an exception the slots that the step would have
             written are unwritten.
         clock: seconds; sampling is timed by it.
+        keeps_contents: whether blocks hold anything. If not, nothing is checked either, and
+            ``next_token`` is given an empty history: a step then costs next to nothing.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class NullBackend:
         next_token: NextToken | None = None,
         on_step: Callable[[StepPlan], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        keeps_contents: bool = True,
     ) -> None:
         self._vocab_size = vocab_size
         self._block_size = block_size
         self._next_token = next_token or hashed_token(vocab_size)
         self._on_step = on_step
         self._clock = clock
+        self._keeps_contents = keeps_contents
         self._blocks: list[bytes] = []
 
     @property
@@ -106,7 +110,7 @@ class NullBackend:
                 for step in plan.sequences:
                     self._write(step, [_UNWRITTEN] * len(step.token_ids))
                 raise
-        for step in plan.sequences:
+        for step in plan.sequences if self._keeps_contents else ():
             if any(not 0 <= token_id < self._vocab_size for token_id in step.token_ids):
                 raise BackendError(f"sequence {step.seq_id}: a token is outside the vocabulary")
             self._write(step, step.token_ids)
@@ -127,6 +131,8 @@ class NullBackend:
         return {"backend": "null", "vocab_size": self._vocab_size}
 
     def _write(self, step: SequenceStep, token_ids: Sequence[int]) -> None:
+        if not self._keeps_contents:
+            return
         written = 0
         while written < len(token_ids):
             index, slot = divmod(step.start + written, self._block_size)
@@ -140,6 +146,8 @@ class NullBackend:
 
     def _read(self, step: SequenceStep) -> tuple[int, ...]:
         """All ids of the sequence up to the step's end, as its block table finds them."""
+        if not self._keeps_contents:
+            return ()
         stop = step.start + len(step.token_ids)
         data = b"".join([self._blocks[block] for block in step.block_table])
         history = struct.unpack_from(f"<{stop}I", data)

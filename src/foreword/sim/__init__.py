@@ -1,0 +1,1 @@
+"""Load runs on a virtual clock: the real engine, on hardware that is five numbers."""
