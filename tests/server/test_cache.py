@@ -109,6 +109,25 @@ def test_a_pin_ends_by_itself(launch):
     server.wait_for(unpinned)
 
 
+def test_a_pin_gives_way_to_a_prompt_that_has_no_room_beside_it(launch):
+    server = launch(num_blocks=64)
+    for number, ttl_s in ((0, 600), (1, 60)):
+        server.post("/v1/cache/pin", {"prompt": f"{number}" * 256, "ttl_s": ttl_s})
+    assert cached(server, prompt="y" * 600) == 0  # 38 blocks, and 32 are pinned
+    assert [pin["id"] for pin in server.get("/v1/cache").json()["pins"]] == ["pin-1"]
+    assert cached(server, prompt="0" * 256 + "y") == 256
+
+
+def test_what_is_warmed_with_priority_stays_longer(launch):
+    server = launch(num_blocks=64)
+    server.post("/v1/cache/warm", {"prompt": "a" * 320, "priority": -3})
+    server.post("/v1/cache/warm", {"prompt": "b" * 320})
+    for number in range(3):
+        cached(server, prompt=f"{number}" * 640)
+    assert cached(server, prompt="b" * 320) == 0
+    assert cached(server, prompt="a" * 320) == 319
+
+
 def test_only_half_of_the_pool_can_be_pinned(launch):
     server = launch(num_blocks=64)
     for number in range(2):
@@ -123,6 +142,12 @@ def test_only_half_of_the_pool_can_be_pinned(launch):
 def test_a_bad_time_is_refused(server, ttl_s):
     reply = server.post("/v1/cache/pin", {"prompt": "x", "ttl_s": ttl_s})
     assert (reply.status, reply.error["param"]) == (400, "ttl_s")
+
+
+@pytest.mark.parametrize("priority", [2**40, 0.5, "high"])
+def test_a_bad_priority_is_refused(server, priority):
+    reply = server.post("/v1/cache/warm", {"prompt": "x", "priority": priority})
+    assert (reply.status, reply.error["param"]) == (400, "priority")
 
 
 def test_warming_is_no_pinning(server):

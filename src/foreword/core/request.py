@@ -25,7 +25,8 @@ class Urgency:
     """How soon a request wants its first token; scheduling policies decide what comes of it.
 
     Attributes:
-        priority: smaller is served earlier (vLLM's meaning), by the policy ``priority``.
+        priority: smaller is served earlier (vLLM's meaning), by the policy ``priority``; and its
+            blocks are kept longer, see `foreword.kv.eviction.weight`.
         ttft_slo_ms: within how many milliseconds the first token is wanted, for ``deadline``.
 
     Raises:

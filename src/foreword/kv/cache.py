@@ -79,6 +79,10 @@ class KVCache:
             self.pins.expire(now)
             self.pool.free(self.prefixes.expired())
 
+    def pins_give_way(self) -> bool:
+        """Undo the pin that would end first; return whether there was one."""
+        return self.pins is not None and self.pins.give_way()
+
     def clear(self) -> int:
         """Forget what is neither held nor pinned; return how many blocks are free by that."""
         blocks = self.prefixes.clear() if self.prefixes is not None else []

@@ -9,6 +9,7 @@ from itertools import count
 from foreword.kv.radix import Node
 
 _MOST_USES = 8  # beyond it, use makes no block worth more: what was popular once has to go some day
+_MOST_DOUBLINGS = 3  # of a block's weight
 _SLACK = 64  # stale entries that are no trouble
 
 
@@ -24,13 +25,22 @@ def recompute_cost(attention: float) -> float:
     return 1 + attention / (1 + attention)
 
 
+def weight(priority: int) -> float:
+    """How much use by a request of this priority counts.
+
+    1 for priority 0; it doubles with each step to a more urgent one, which is a smaller number, and
+    halves with each step the other way, both three times at most.
+    """
+    return 2.0 ** max(-_MOST_DOUBLINGS, min(_MOST_DOUBLINGS, -priority))
+
+
 class GreedyDual:
     """Keeps what is used often, recently, and dear to compute again.
 
     GreedyDual-Size with frequency (Cherkasova 1998) over the leaves of the tree: a block that falls
-    idle is worth ``floor + uses x cost``, the least valuable leaf goes first, and the floor rises
-    to its value. So a block that was used eight times outlives seven pools full of blocks that
-    were used once, and not more.
+    idle is worth ``floor + weight x uses x cost`` (see `weight`), the least valuable leaf goes
+    first, and the floor rises to its value. So a block that was used eight times outlives seven
+    pools full of blocks that were used once, and not more.
 
     Args:
         cost: of computing the block with ``depth`` blocks before it, relative to others.
@@ -41,11 +51,12 @@ class GreedyDual:
         self._floor = 0.0
         self._entries = count()  # equal values: whichever came first
         self._heap: list[tuple[float, int, Node]] = []
+        self._due: list[Node] = []  # worth no more than the floor: they go before all others
 
     def add(self, node: Node) -> None:
         """A block fell idle."""
         uses = min(1 + node.hits, _MOST_USES)
-        node.value = self._floor + uses * self._cost(node.depth)
+        node.value = self._floor + node.weight * uses * self._cost(node.depth)
         self.expose(node)
 
     def demote(self, node: Node) -> None:
@@ -55,24 +66,34 @@ class GreedyDual:
 
     def expose(self, node: Node) -> None:
         """A block may go, if it is an idle leaf: it fell idle, or lost its last child or pin."""
-        if _can_go(node):
+        if not _can_go(node):
+            return
+        if node.value <= self._floor:
+            self._due.append(node)
+        else:
             node.entry = next(self._entries)
             heappush(self._heap, (node.value, node.entry, node))
 
     def pop(self) -> Node:
         """The leaf to give up; there must be one."""
+        while self._due:
+            node = self._due.pop()
+            if node.value <= self._floor and _can_go(node):
+                return node
         while True:
             value, entry, node = heappop(self._heap)
             if entry == node.entry and _can_go(node):
-                self._floor = max(self._floor, value)
+                self._floor = value
                 return node
 
     def compact(self, num_idle: int) -> None:
         """Drop entries of blocks that are in use again, once they outnumber the others."""
-        if len(self._heap) > 2 * num_idle + _SLACK:
+        if len(self._heap) + len(self._due) > 2 * num_idle + _SLACK:
             self._heap = [e for e in self._heap if e[1] == e[2].entry and _can_go(e[2])]
             heapify(self._heap)
+            due = dict.fromkeys(self._due)
+            self._due = [node for node in due if node.value <= self._floor and _can_go(node)]
 
 
 def _can_go(node: Node) -> bool:
-    return node.idle_since_s is not None and node.is_leaf and not node.pins
+    return node.idle_since_s is not None and not node.children and not node.pins

@@ -92,11 +92,12 @@ class TokenChain:
     def key(self, index: int) -> bytes:
         """Tokens of the full block ``index``."""
         start = index * self._block_bytes
-        return self._slice(start, start + self._block_bytes)
+        stop = start + self._block_bytes
+        return (self._packed if stop <= len(self._packed) else self._pack())[start:stop]
 
     def span(self, start: int, stop: int) -> bytes:
         """Tokens at the positions ``start … stop-1``."""
-        return self._slice(start * TOKEN_BYTES, stop * TOKEN_BYTES)
+        return self._pack()[start * TOKEN_BYTES : stop * TOKEN_BYTES]
 
     def digest(self, index: int) -> bytes:
         """Identity of the full block ``index``, 32 bytes."""
@@ -121,7 +122,9 @@ class TokenChain:
         other._digests = list(self._digests)
         return other
 
-    def _slice(self, start: int, stop: int) -> bytes:
-        if stop > len(self._packed):
-            self._packed += token_key(self._token_ids[len(self._packed) // TOKEN_BYTES :])
-        return self._packed[start:stop]
+    def _pack(self) -> bytes:
+        """All tokens that there are by now."""
+        num_packed = len(self._packed) // TOKEN_BYTES
+        if num_packed < len(self._token_ids):
+            self._packed += token_key(self._token_ids[num_packed:])
+        return self._packed

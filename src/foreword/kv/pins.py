@@ -68,6 +68,11 @@ class PinBoard:
             self._prefixes.unpin(pin.nodes)
         return pin is not None
 
+    def give_way(self) -> bool:
+        """Undo the pin that would end first; return whether there was one."""
+        first = min(self.pins, key=lambda name: self.pins[name].until_s, default=None)
+        return first is not None and self.remove(first)
+
     def expire(self, now: float) -> None:
         """Unpin what has had its time."""
         for name in [name for name, pin in self.pins.items() if pin.until_s <= now]:

@@ -32,8 +32,8 @@ class Contents(Protocol):
         """A block lost its last reference; return whether it is kept."""
         ...
 
-    def reclaim(self) -> int:
-        """Give up a kept block and return it; there must be one."""
+    def reclaim(self, count: int) -> list[int]:
+        """Give up so many kept blocks and return them; there must be so many."""
         ...
 
 
@@ -85,20 +85,22 @@ class BlockPool:
         """How many tables hold ``block``."""
         return self._refs[block]
 
-    def allocate(self) -> int:
-        """Take a block to write to; a cached one is given up where none is free.
+    def allocate(self, count: int) -> list[int]:
+        """Take ``count`` blocks to write to; cached ones are given up where too few are free.
 
         Raises:
-            OutOfBlocksError: every block is referenced or pinned.
+            OutOfBlocksError: too many blocks are referenced or pinned; nothing is taken then.
         """
-        if self._free:
-            block = self._free.pop()
-        elif self._contents.num_reclaimable:
-            block = self._contents.reclaim()
-        else:
-            raise OutOfBlocksError(f"all {self.num_blocks} blocks are in use")
-        self._refs[block] = 1
-        return block
+        if count > self.num_available:
+            raise OutOfBlocksError(
+                f"{count} blocks are asked for: {self.num_available} of {self.num_blocks} are left"
+            )
+        blocks = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        if len(blocks) < count:
+            blocks += self._contents.reclaim(count - len(blocks))
+        for block in blocks:
+            self._refs[block] = 1
+        return blocks
 
     def acquire(self, block: int) -> None:
         """Add a reference to a block that is referenced or cached.
@@ -139,5 +141,5 @@ class _Nothing:
     def drop(self, block: int) -> bool:
         return False
 
-    def reclaim(self) -> int:
+    def reclaim(self, count: int) -> list[int]:
         raise AssertionError("nothing is kept")

@@ -79,8 +79,13 @@ class PrefixCache:
         if match.partial is not None:
             match.partial.hits += 1
 
-    def publish(self, chain: TokenChain, parent: Node | None, key: bytes, block: int) -> Node:
+    def publish(
+        self, chain: TokenChain, parent: Node | None, key: bytes, block: int, weight: float = 1.0
+    ) -> Node:
         """Offer a held block, whose tokens ``key`` follow ``parent`` (None: they begin ``chain``).
+
+        Args:
+            weight: of the request that computed it, see `foreword.kv.eviction.weight`.
 
         Returns:
             The node of these tokens; that of another block, if one has them already.
@@ -88,19 +93,23 @@ class PrefixCache:
         parent = parent or self._tree.root(chain.root)
         shorter = parent.begun_by(key)
         node = self._tree.insert(parent, key, block)
+        if weight > node.weight:
+            node.weight = weight
         if self.journal is not None and node.block == block and len(key) == self._block_bytes:
             self.journal.append(NewBlock(chain.name(node.depth), block))
         if shorter is not None:  # the end of a sequence, of which this is the continuation
             self._eviction.demote(shorter)
         return node
 
-    def publish_end(self, chain: TokenChain, parent: Node | None, key: bytes, block: int) -> None:
+    def publish_end(
+        self, chain: TokenChain, parent: Node | None, key: bytes, block: int, weight: float = 1.0
+    ) -> None:
         """The same for the block at a sequence's end, which is not full.
 
         Nobody else may hold it. It is not taken where another begins with the same tokens.
         """
         if (parent or self._tree.root(chain.root)).begins(key) is None:
-            self.publish(chain, parent, key, block)
+            self.publish(chain, parent, key, block, weight)
 
     # What the pool tells and asks.
 
@@ -125,9 +134,9 @@ class PrefixCache:
             self._eviction.compact(len(self._idle))
         return True
 
-    def reclaim(self) -> int:
-        """Give up the least valuable block, and return it; there must be one."""
-        return self._give_up(self._eviction.pop())
+    def reclaim(self, count: int) -> list[int]:
+        """Give up the least valuable blocks, and return them; there must be so many."""
+        return [self._give_up(self._eviction.pop()) for _ in range(count)]
 
     def expired(self) -> list[int]:
         """Give up what is too old, and return it."""
@@ -138,7 +147,7 @@ class PrefixCache:
 
     def clear(self) -> list[int]:
         """Give up everything that is neither held nor pinned, and return it."""
-        return [self.reclaim() for _ in range(len(self._idle))]
+        return self.reclaim(len(self._idle))
 
     # Pins.
 

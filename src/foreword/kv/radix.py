@@ -7,7 +7,6 @@ tokens. Only a leaf may hold less than a whole block: the end of a sequence.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from foreword.kv.identity import TOKEN_BYTES, TokenChain
@@ -20,18 +19,20 @@ class Node:
         key: its tokens, see `foreword.kv.identity.token_key`.
         block: its index in the pool; -1 for a root.
         parent: the block before it; None for a root.
-        depth: how many blocks come before it.
+        children: the blocks that follow it, by their tokens; `attach` and `detach` change it.
+        depth: how many blocks come before it; -1 for a root.
         hits: how many requests have begun with it, beside the one that computed it.
         pins: how many pins hold it.
+        weight: how much its use counts: as much as for the most urgent of those requests.
         value: what keeping it is worth, see `foreword.kv.eviction`.
         entry: the number under which that is in the eviction's heap.
         idle_since_s: when the last sequence gave it up; None while one holds it.
     """
 
     __slots__ = (
-        "_children",
         "_keys",
         "block",
+        "children",
         "depth",
         "entry",
         "hits",
@@ -40,42 +41,36 @@ class Node:
         "parent",
         "pins",
         "value",
+        "weight",
     )
 
     def __init__(self, key: bytes, parent: Node | None, block: int) -> None:
         self.key = key
         self.block = block
         self.parent = parent
-        self.depth: int = 0 if parent is None or parent.parent is None else parent.depth + 1
+        self.depth: int = -1 if parent is None else parent.depth + 1
         self.hits = 0
         self.pins = 0
+        self.weight = 0.0
         self.value = 0.0
         self.entry = -1
         self.idle_since_s: float | None = None
         self._keys: list[bytes] = []  # sorted: who stands next to a text shares most with it
-        self._children: list[Node] = []
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether nothing builds on it."""
-        return not self._children
-
-    @property
-    def children(self) -> Iterator[Node]:
-        """The blocks that follow it, by their tokens."""
-        return iter(self._children)
+        self.children: list[Node] = []
 
     def child(self, key: bytes) -> Node | None:
         """The child with exactly these tokens."""
         keys = self._keys
+        if not keys:
+            return None
         at = bisect_left(keys, key)
-        return self._children[at] if at < len(keys) and keys[at] == key else None
+        return self.children[at] if at < len(keys) and keys[at] == key else None
 
     def closest(self, key: bytes) -> tuple[Node | None, int]:
         """The child that shares most leading tokens with ``key``, and how many."""
         at = bisect_left(self._keys, key)
         best, most = None, 0
-        for node in self._children[max(0, at - 1) : at + 1]:
+        for node in self.children[max(0, at - 1) : at + 1]:
             shared = common_tokens(node.key, key)
             if shared > most:
                 best, most = node, shared
@@ -85,24 +80,26 @@ class Node:
         """The child, if there is one, whose tokens are ``key`` or begin with it."""
         at = bisect_left(self._keys, key)
         found = at < len(self._keys) and self._keys[at].startswith(key)
-        return self._children[at] if found else None
+        return self.children[at] if found else None
 
     def begun_by(self, key: bytes) -> Node | None:
         """The child, if there is one, whose fewer tokens ``key`` begins with."""
+        if not self._keys:
+            return None
         at = bisect_left(self._keys, key)
         found = at > 0 and key.startswith(self._keys[at - 1])
-        return self._children[at - 1] if found else None
+        return self.children[at - 1] if found else None
 
     def attach(self, child: Node) -> None:
         """Add a child whose tokens no other has."""
-        at = bisect_left(self._keys, child.key)
+        at = bisect_left(self._keys, child.key) if self._keys else 0
         self._keys.insert(at, child.key)
-        self._children.insert(at, child)
+        self.children.insert(at, child)
 
     def detach(self, child: Node) -> None:
         """Take a child out."""
-        at = bisect_left(self._keys, child.key)
-        del self._keys[at], self._children[at]
+        at = bisect_left(self._keys, child.key) if len(self._keys) > 1 else 0
+        del self._keys[at], self.children[at]
 
 
 def common_tokens(one: bytes, other: bytes) -> int:
@@ -193,9 +190,9 @@ class RadixTree:
     def remove(self, node: Node) -> None:
         """Drop a leaf, and the root if it was the last one."""
         parent = node.parent
-        assert node.is_leaf
+        assert not node.children
         assert parent is not None
         parent.detach(node)
         del self._by_block[node.block]
-        if parent.parent is None and parent.is_leaf:
+        if parent.parent is None and not parent.children:
             del self._roots[parent.key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foreword.kv.cache import KVCache
+from foreword.kv.eviction import weight
 from foreword.kv.radix import Match, Node
 
 
@@ -17,6 +18,7 @@ class BlockTable:
         cache: where the blocks come from.
         token_ids: the sequence's tokens; the list may grow at the end.
         cache_salt: who else may share the blocks: sequences with the same salt.
+        priority: of the request, see `foreword.core.request.Urgency`: how long blocks are kept.
 
     Attributes:
         blocks: indices in the pool, in the order of positions.
@@ -25,10 +27,22 @@ class BlockTable:
             computed yet.
     """
 
-    __slots__ = ("_cache", "_published", "_tip", "blocks", "chain", "computed", "writable")
+    __slots__ = (
+        "_cache",
+        "_published",
+        "_tip",
+        "_weight",
+        "blocks",
+        "chain",
+        "computed",
+        "writable",
+    )
 
-    def __init__(self, cache: KVCache, token_ids: list[int], cache_salt: str = "") -> None:
+    def __init__(
+        self, cache: KVCache, token_ids: list[int], cache_salt: str = "", priority: int = 0
+    ) -> None:
         self._cache = cache
+        self._weight = weight(priority)
         self.chain = cache.chain(token_ids, cache_salt)
         self.blocks: list[int] = []
         self.computed = 0
@@ -67,13 +81,13 @@ class BlockTable:
         pool, first = self._cache.pool, len(hit.nodes)
         for node in hit.nodes:
             pool.acquire(node.block)
+            node.weight = max(node.weight, self._weight)
             self.blocks.append(node.block)
         self.computed = first * self._cache.block_size  # the copy is not made yet
         self._published = first
         self._tip = hit.nodes[-1] if hit.nodes else None
         source = hit.partial.block if hit.partial is not None else None
-        for _ in range(self._cache.blocks_for(stop) - first):
-            self.blocks.append(pool.allocate())
+        self.blocks += pool.allocate(self._cache.blocks_for(stop) - first)
         self.writable = len(self.blocks) * self._cache.block_size
         return [] if source is None else [(source, self.blocks[first])]
 
@@ -97,7 +111,7 @@ class BlockTable:
             OutOfBlocksError: none is available.
         """
         pool, index = self._cache.pool, position // self._cache.block_size
-        block = pool.allocate()
+        (block,) = pool.allocate(1)
         self.writable = (index + 1) * self._cache.block_size
         if index == len(self.blocks):
             self.blocks.append(block)
@@ -124,18 +138,20 @@ class BlockTable:
         prefixes, pool = self._cache.prefixes, self._cache.pool
         if prefixes is None:
             return
-        for index in range(self._published, computed // self._cache.block_size):
+        chain, tip, stop = self.chain, self._tip, computed // self._cache.block_size
+        for index in range(self._published, stop):
             own = self.blocks[index]
-            self._tip = prefixes.publish(self.chain, self._tip, self.chain.key(index), own)
-            self._published += 1
-            if self._tip.block != own:
-                pool.acquire(self._tip.block)
-                self.blocks[index] = self._tip.block
+            tip = prefixes.publish(chain, tip, chain.key(index), own, self._weight)
+            if tip.block != own:
+                pool.acquire(tip.block)
+                self.blocks[index] = tip.block
                 pool.release(own)
+        self._tip, self._published = tip, stop
 
     def fork(self, token_ids: list[int]) -> BlockTable:
         """A table over the same blocks for ``token_ids``, which begins with the same tokens."""
         other = BlockTable(self._cache, token_ids)
+        other._weight = self._weight
         other.chain = self.chain.fork(token_ids)
         other.blocks = list(self.blocks)
         self.writable = 0  # both share the last block
@@ -162,4 +178,4 @@ class BlockTable:
         block = self.blocks[self._published]
         if self._cache.pool.references(block) == 1:
             key = self.chain.span(start, self.computed)
-            prefixes.publish_end(self.chain, self._tip, key, block)
+            prefixes.publish_end(self.chain, self._tip, key, block, self._weight)

@@ -315,13 +315,15 @@ class Scheduler:
     def _start(self, seq: Sequence, slots: int, batch: Batch) -> bool:
         """Admit a waiting sequence if its known tokens fit, beside what is running.
 
-        Others keep one block each to grow into, or an admission would soon be a preemption.
+        Others keep one block each to grow into, or an admission would soon be a preemption. Where
+        there are no others, nothing ends that could make room, and pins have to give way.
         """
         hit = seq.table.match(seq.max_cached_tokens)
-        spare = slots if self._running or batch.admitted else 0
-        needed = seq.table.shortfall(hit, len(seq.token_ids)) + spare
-        if needed > self._cache.pool.num_available:
-            return False
+        others = bool(self._running or batch.admitted)
+        spare = slots if others else 0
+        while seq.table.shortfall(hit, len(seq.token_ids)) + spare > self._cache.pool.num_available:
+            if others or not self._cache.pins_give_way():
+                return False
         batch.block_copies += seq.table.start(hit, len(seq.token_ids))
         seq.num_computed = hit.num_tokens(self._cache.block_size)
         batch.admitted.append(seq)

@@ -147,7 +147,8 @@ class Sequence:
         """The sequence that computes a request's prompt, on behalf of all its completions."""
         token_ids = list(tracked.request.prompt_token_ids)
         draws = tuple(range(tracked.request.params.n))
-        table = BlockTable(cache, token_ids, tracked.request.cache_salt)
+        request = tracked.request
+        table = BlockTable(cache, token_ids, request.cache_salt, request.urgency.priority)
         return cls(seq_id, tracked, draws, token_ids, table)
 
     @property

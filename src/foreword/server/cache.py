@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse
 
 from foreword.core.params import SamplingParams
+from foreword.core.request import Urgency
 from foreword.engine.cache_control import CacheState
 from foreword.server.errors import ApiError
 from foreword.server.schema import WarmChatRequest, WarmRequest, parse
@@ -81,7 +82,10 @@ async def warm_up(
     service.check_model(body.model)
     tokens = await _token_ids(service, body, cache_salt)
     cached = 0
-    async for delta in service.engine.generate(tokens, _ONLY_THE_PROMPT, cache_salt=cache_salt):
+    urgency = Urgency(priority=body.priority or 0)
+    async for delta in service.engine.generate(
+        tokens, _ONLY_THE_PROMPT, cache_salt=cache_salt, urgency=urgency
+    ):
         cached = delta.num_cached_tokens
     done: dict[str, Any] = {"prompt_tokens": len(tokens), "cached_tokens": cached}
     if ttl_s is None:

@@ -274,6 +274,7 @@ class _Prefix(_Body):
     """What the endpoints of the prefix cache take; ``ttl_s`` pins."""
 
     model: str | None = None
+    priority: int | None = None
     cache_salt: CacheSalt | None = None
     ttl_s: Annotated[float, Field(gt=0, le=MAX_PIN_S)] | None = None
 

@@ -73,7 +73,12 @@ class TierLoader:
         if request.params.prompt_logprobs is not None:
             return False  # every token is computed anyway
         size, stop = self._cache.block_size, self._num_whole(request)
-        table = BlockTable(self._cache, list(request.prompt_token_ids), request.cache_salt)
+        table = BlockTable(
+            self._cache,
+            list(request.prompt_token_ids),
+            request.cache_salt,
+            request.urgency.priority,
+        )
         known = table.match(stop * size).whole
         first = len(known.nodes)
         if first == stop:

@@ -20,9 +20,9 @@ class Sequences:
         assert self.cache.prefixes is not None
         self.prefixes: PrefixCache = self.cache.prefixes
 
-    def run(self, tokens: list[int]) -> int:
+    def run(self, tokens: list[int], priority: int = 0) -> int:
         """Compute a prompt; return how much of it was cached."""
-        table = BlockTable(self.cache, tokens)
+        table = BlockTable(self.cache, tokens, priority=priority)
         hit = table.match(len(tokens))
         self.cache.count_hit(hit)
         table.start(hit, len(tokens))
@@ -67,6 +67,35 @@ def test_what_was_popular_once_goes_in_the_end() -> None:
         sequences.run(document(1 + rounds, 5))
         assert rounds < 20
     assert rounds > 5
+
+
+@pytest.mark.parametrize(("priority", "outlives"), [(-9, 8), (-3, 8), (-1, 2), (0, 1)])
+def test_urgent_requests_keep_their_blocks_longer(priority: int, outlives: int) -> None:
+    sequences = Sequences(10)
+    sequences.run(document(1, 5), priority)
+    pools = 0
+    while sequences.found(document(1, 5)) == 80:
+        pools += 1
+        sequences.run(document(1 + pools, 5))
+        assert pools < 20
+    assert pools == outlives + 1
+
+
+def test_less_urgent_requests_keep_their_blocks_less_long() -> None:
+    sequences = Sequences(10)
+    sequences.run(document(1, 5))
+    sequences.run(document(2, 5), priority=1)
+    sequences.run(document(3, 5))
+    assert (sequences.found(document(1, 5)), sequences.found(document(2, 5))) == (80, 0)
+
+
+def test_what_an_urgent_request_uses_is_kept_longer_whoever_computed_it() -> None:
+    sequences = Sequences(10)
+    sequences.run(document(1, 4), priority=2)
+    sequences.run(document(1, 5), priority=-2)
+    for number in range(2, 5):
+        sequences.run(document(number, 5))
+    assert sequences.found(document(1, 5)) == 80
 
 
 def test_dear_blocks_are_kept_longer() -> None:

@@ -40,7 +40,7 @@ def test_the_closest_child_shares_most(edges: list[list[int]], wanted: list[int]
         assert child is not None
         node.detach(child)
         assert node.child(token_key(edge)) is None
-    assert node.is_leaf
+    assert not node.children
 
 
 def test_a_match_ends_inside_a_block() -> None:
