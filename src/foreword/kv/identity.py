@@ -101,10 +101,12 @@ class TokenChain:
 
     def digest(self, index: int) -> bytes:
         """Identity of the full block ``index``, 32 bytes."""
-        digests = self._digests
-        while len(digests) <= index:
-            parent = digests[-1] if digests else self.root
-            digests.append(block_digest(parent, self.key(len(digests))))
+        digests, size = self._digests, self._block_bytes
+        if len(digests) <= index:
+            packed, parent = self._pack(), digests[-1] if digests else self.root
+            for start in range(len(digests) * size, (index + 1) * size, size):
+                parent = block_digest(parent, packed[start : start + size])
+                digests.append(parent)
         return digests[index]
 
     def parent(self, index: int) -> bytes:
