@@ -229,6 +229,12 @@ def test_prompts_that_are_warmed_do_not_hold_the_exit(launch, tmp_path):
     server.join(3.0)
 
 
+def test_a_signal_right_after_the_start_is_heard():
+    child = Child(drain_timeout=20.0)
+    child.process.send_signal(signal.SIGTERM)
+    assert child.end() == 0
+
+
 def test_sigterm_drains_and_exits_with_zero():
     child = Child(drain_timeout=20.0)
     responses = [child.stream(max_tokens=30) for _ in range(3)]

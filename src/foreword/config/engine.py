@@ -170,6 +170,10 @@ def resolve(
         return value
 
     _positive("block_size", options.block_size)
+    if options.block_size >= context_length + 16:
+        raise ConfigError(
+            "block_size", f"{options.block_size} is over the model's context of {context_length}"
+        )
     choose("block_size", options.block_size, _why(options, "block_size"))
     asked_len = _positive("max_model_len", options.max_model_len)
     if asked_len is not None and asked_len > context_length:
@@ -186,6 +190,10 @@ def resolve(
     num_blocks, why = _pool_size(options, model_len, max_num_seqs, block_bytes, free_memory_bytes)
     num_blocks = choose("num_blocks", num_blocks, why)
     pool_tokens = num_blocks * options.block_size
+    if asked_len is not None and asked_len > pool_tokens:
+        raise ConfigError(
+            "max_model_len", f"{asked_len} is over the {pool_tokens} tokens that the KV pool holds"
+        )
     if asked_len is not None:
         model_len = choose("max_model_len", asked_len, "as given")
     elif pool_tokens < model_len:
@@ -251,10 +259,12 @@ def _pool_size(
     free_memory_bytes: int,
 ) -> tuple[int, str]:
     asked = _positive("num_blocks", options.num_blocks)
-    if asked is not None:
-        return asked, "as given"
     asked_bytes = _positive("kv_cache_memory_bytes", options.kv_cache_memory_bytes)
+    if asked is not None:
+        _check_room("num_blocks", asked * block_bytes, free_memory_bytes)
+        return asked, "as given"
     if asked_bytes is not None:
+        _check_room("kv_cache_memory_bytes", asked_bytes, free_memory_bytes)
         if asked_bytes < block_bytes:
             raise ConfigError(
                 "kv_cache_memory_bytes",
@@ -267,6 +277,15 @@ def _pool_size(
     if wanted <= affordable:
         return wanted, "max_num_seqs sequences of max_model_len"
     return max(affordable, 1), f"{_KV_MEMORY_SHARE:.0%} of the free memory"
+
+
+def _check_room(name: str, pool_bytes: int, free_memory_bytes: int) -> None:
+    """Refuse a pool that could be mapped, but not be filled."""
+    if pool_bytes > free_memory_bytes:
+        raise ConfigError(
+            name,
+            f"a KV pool of {pool_bytes:,} bytes does not fit the {free_memory_bytes:,} that are free",
+        )
 
 
 def _positive(name: str, value: int | None) -> int | None:

@@ -20,6 +20,7 @@ from foreword.errors import ConfigError
 from foreword.server.app import create_app
 
 _BACKLOG = 4096
+_TICK_S = 0.01
 _FAREWELL_S = 5.0  # for the last bytes to leave, once the engine has stopped
 _QUICK_FAREWELL_S = 0.5  # the same after a second signal
 
@@ -73,6 +74,8 @@ class Server:
         self._draining = asyncio.ensure_future(self._drain(at_once))
 
     async def _drain(self, at_once: bool) -> None:
+        while not self._uvicorn.started:  # what has not begun cannot be ended
+            await asyncio.sleep(_TICK_S)
         # The socket stays open meanwhile: a 503 tells a client more than a refused connection.
         await self._engine.shutdown(0.0 if at_once else self._drain_timeout)
         self._uvicorn.should_exit = True
@@ -115,19 +118,19 @@ def serve(engine: AsyncEngine, config: ServerConfig) -> None:
     import uvloop
 
     server = Server(engine, config)
+    # What is here by now stays: collections, which stop everything, need not look at it.
+    gc.collect()
+    gc.freeze()
+    uvloop.run(_serve(server, config))
+
+
+async def _serve(server: Server, config: ServerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
     host, port = server.address
     host = f"[{host}]" if ":" in host else host
     print(f"listening on http://{host}:{port}", file=sys.stderr, flush=True)
     if config.metrics:
         print(f"dashboard at http://{host}:{port}/dashboard", file=sys.stderr, flush=True)
-    # What is here by now stays: collections, which stop everything, need not look at it.
-    gc.collect()
-    gc.freeze()
-    uvloop.run(_serve(server))
-
-
-async def _serve(server: Server) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.stop)
     await server.run()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # numpy takes longer to import than all the rest
 KERNEL_BLOCK_SIZE = 16  # tokens: the lanes of a vector
 
 _UINT64 = 2**64 - 1
+_MAX_THREADS = 1024
 
 # Token ids, lengths, starts, block tables, table lengths, block copies.
 _FlatPlan: TypeAlias = "tuple[_Ints, _Ints, _Ints, _Ints, _Ints, _Ints]"
@@ -85,8 +86,8 @@ class CpuBackend:
         isa = resolve_isa(isa)
         if compute not in ("float32", "int8"):
             raise ConfigError("compute", f"{compute!r} is not one of float32, int8")
-        if num_threads < 0:
-            raise ConfigError("num_threads", f"must be at least 0, not {num_threads}")
+        if not 0 <= num_threads <= _MAX_THREADS:
+            raise ConfigError("num_threads", f"must be in [0, {_MAX_THREADS}], not {num_threads}")
         self._spec = spec
         self._kv_cache_dtype = kv_cache_dtype
         self._split = block_size // KERNEL_BLOCK_SIZE  # kernel blocks in a block
@@ -124,7 +125,7 @@ class CpuBackend:
         Raises:
             BackendError: there is no room for them, or this is a second call.
         """
-        with _as_backend_errors(f"cannot allocate {num_blocks} KV blocks"):
+        with _as_backend_errors(f"num_blocks: cannot allocate {num_blocks} KV blocks"):
             self._executor.allocate(num_blocks * self._split)
 
     def execute(self, plan: StepPlan) -> StepResult:
