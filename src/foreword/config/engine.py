@@ -284,7 +284,7 @@ def _check_room(name: str, pool_bytes: int, free_memory_bytes: int) -> None:
     if pool_bytes > free_memory_bytes:
         raise ConfigError(
             name,
-            f"a KV pool of {pool_bytes:,} bytes does not fit the {free_memory_bytes:,} that are free",
+            f"a KV pool of {pool_bytes:,} bytes does not fit the {free_memory_bytes:,} free ones",
         )
 
 

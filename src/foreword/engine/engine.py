@@ -335,7 +335,7 @@ class Engine:
         error: BackendError | None = None,
     ) -> RequestDelta:
         request = running.request
-        finished = all([stream.finished for stream in running.streams])
+        finished = all(stream.finished for stream in running.streams)
         if finished:
             del self._running[request.request_id]
         prompt_logprobs, running.prompt_logprobs = running.prompt_logprobs, None
