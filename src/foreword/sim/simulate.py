@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
+from sys import maxsize
 
 from foreword.bench.load.corpus import Corpus
 from foreword.bench.load.record import LoadResult, RequestRecord
+from foreword.bench.load.run import no_garbage_collection
 from foreword.bench.load.summary import Slo, summarise
 from foreword.bench.load.workloads import Recipe, draw_requests
 from foreword.config.engine import Choice, EngineConfig, EngineOptions, resolve
@@ -69,7 +71,7 @@ def engine_config(options: EngineOptions, profile: CostProfile) -> EngineConfig:
         options,
         context_length=profile.context_tokens,
         block_bytes=1,  # of no account: the number of blocks is known
-        free_memory_bytes=0,
+        free_memory_bytes=maxsize,
         kv_cache_dtype=Choice("kv_cache_dtype", "float16", "of no account"),
     )
 
@@ -107,7 +109,8 @@ def _run(
         request_rate=settings.request_rate,
         burstiness=settings.burstiness,
     )
-    simulation.run(requests, settings.max_concurrency)
+    with no_garbage_collection():
+        simulation.run(requests, settings.max_concurrency)
     result = _result(chain.from_iterable(simulation.records), simulation.ended_s)
     return PolicyReport(
         policy=policy,

@@ -43,7 +43,7 @@ async def run_load(
     payloads = [target.payload(request) for request in requests]  # before the clock starts
     loop = asyncio.get_running_loop()
     address = await loop.run_in_executor(None, target.find)
-    with _no_garbage_collection():
+    with no_garbage_collection():
         client = _Client(target, address, timeout_s, on_record)
         sending = asyncio.ensure_future(client.send_all(requests, payloads, concurrency))
         stopping = asyncio.ensure_future((stop or asyncio.Event()).wait())
@@ -210,8 +210,8 @@ def _beginning(exchange: Exchange) -> str:
 
 
 @contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Keep collections, which stop everything for milliseconds, out of the measurement."""
+def no_garbage_collection() -> Iterator[None]:
+    """Keep collections out, which stop everything for milliseconds and find nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
