@@ -45,6 +45,7 @@ worlds = st.builds(
     caching=st.booleans(),
     policy=st.sampled_from(SCHEDULING_POLICIES),
     tpot_slo_ms=st.sampled_from([None, 0.1, 5.0]),
+    short_sighted=st.booleans(),
 )
 
 
@@ -94,7 +95,7 @@ def test_aborts_and_faults_disturb_nobody_else(
 
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_pool_that_is_far_too_small_only_costs_time(caching: bool) -> None:
-    world = World(budget=16, max_seqs=8, num_blocks=9, caching=caching)
+    world = World(budget=16, max_seqs=8, num_blocks=9, caching=caching, short_sighted=True)
     for number in range(8):
         prompt = [1 + number % 2] * 40
         world.add(make_request(f"r{number}", prompt, max_tokens=100, seed=number, ignore_eos=True))

@@ -26,6 +26,7 @@ def test_an_idle_server_has_nothing_to_tell(launch):
         },
         "steps": 0,
         "preemptions": 0,
+        "waste_ratio": 0.0,
         "prompt_tokens": 0,
         "cached_tokens": 0,
         "loaded_tokens": 0,

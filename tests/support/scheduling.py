@@ -66,6 +66,7 @@ class World:
     """A scheduler on a null backend, with every invariant checked around every step.
 
     A step takes a second; or, where there are ``coefficients_s``, what the cost model makes of it.
+    The short-sighted expect every stream to end at once, and so have to preempt.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class World:
         policy: str = "fcfs",
         tpot_slo_ms: float | None = None,
         coefficients_s: tuple[float, float, float, float, float] | None = None,
+        short_sighted: bool = False,
     ) -> None:
         self.caching = caching
         self.fail_next = False
@@ -95,6 +97,8 @@ class World:
         self.virtual = coefficients_s is not None
         self.cost = CostModel(coefficients_s) if coefficients_s else CostModel()
         self.scheduler = Scheduler(self.config, self.cache, self.cost)
+        if short_sighted:
+            self.scheduler._growth.observe(0, 10**9, 0)
         self.backend = NullBackend(vocab_size=VOCAB, on_step=self._on_step)
         self.backend.allocate(num_blocks)
         self.now = 0.0
@@ -185,8 +189,8 @@ class World:
 
     def run(self) -> None:
         """Step to the end, within the number of steps that starvation would exceed."""
-        # In each step the oldest completion gets at least one token, once it is the oldest.
-        bound = len(self.plans) + sum(
+        # Each step computes a token, and each token is computed again a few times at most.
+        bound = len(self.plans) + 4 * sum(
             (len(r.prompt_token_ids) + r.max_tokens) * r.params.n for r in self.requests.values()
         )
         while self.step():
@@ -267,7 +271,7 @@ class World:
 
         Where steps need not be filled it may be left out for another prompt, not for none.
         """
-        scheduler, pool = self.scheduler, self.cache.pool
+        scheduler = self.scheduler
         full = plan.num_tokens == self.config.max_num_batched_tokens
         if full or not scheduler._waiting:
             return
@@ -282,8 +286,8 @@ class World:
         blocked = []
         for seq in (head,) if fills else (head, oldest):  # an aged one is not overtaken
             slots = running + len(seq.draws)
-            needed = self.cache.blocks_for(len(seq.token_ids)) + slots
-            blocked.append(slots > limit or needed > pool.num_available)
+            fits = scheduler._room.fits(seq, seq.table.match(seq.max_cached_tokens), [])
+            blocked.append(slots > limit or not fits)
         assert any(blocked)
 
     def _computes_prefix_of(self, seq: Sequence, plan: StepPlan) -> bool:

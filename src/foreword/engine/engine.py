@@ -17,6 +17,7 @@ from foreword.engine.cache_control import CacheControl
 from foreword.engine.completion import CompletionStream
 from foreword.engine.intake import Intake
 from foreword.engine.outputs import CompletionDelta, RequestDelta
+from foreword.engine.preemption_log import PreemptionLog
 from foreword.errors import BackendError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched import CostModel, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
@@ -92,6 +93,7 @@ class Engine:
         cache = KVCache(config.cache, cache_root, context_cost)
         self._cost = CostModel()
         self.scheduler = Scheduler(config.scheduler, cache, self._cost)
+        self._preemptions = PreemptionLog()
         self._loader: TierLoader | None = None
         if tiers:
             from foreword.tiers.loader import TierLoader
@@ -227,6 +229,8 @@ class Engine:
             self._running[chunk.request_id].trace.chunks.append((record, chunk))
         for request_id in plan.notes.preempted:
             self._running[request_id].trace.preemptions += 1
+        if plan.notes.preempted:
+            self._preemptions.note(self.scheduler.stats, planned_s)
         return Step(plan, load, record)
 
     def execute(self, step: Step) -> None:

@@ -10,34 +10,14 @@ from typing import NamedTuple
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
 from foreword.sched.cost import CostModel, StepLoad
+from foreword.sched.growth import Growth
 from foreword.sched.packing import Packing
 from foreword.sched.policy import Policy
 from foreword.sched.queue import WaitingQueue, rank
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import Sequence
 
-_NEWEST = 0.05  # weight of the newest answer's length
-_FIRST_GUESS = 128.0  # tokens, before an answer has ended
 _PARTS = 8  # of a line whose prompts are taken to share steps alike
-
-
-class OutputLength:
-    """How long answers are, by those that have ended lately.
-
-    Attributes:
-        mean: tokens, a moving average.
-    """
-
-    def __init__(self) -> None:
-        self.mean = _FIRST_GUESS
-
-    def observe(self, num_tokens: int) -> None:
-        """Take note of an answer that has ended by itself or at its limit."""
-        self.mean += _NEWEST * (num_tokens - self.mean)
-
-    def left(self, seq: Sequence) -> int:
-        """Tokens that a stream will still generate: the mean, as far as it may go on."""
-        return max(1, min(round(self.mean), seq.max_known - len(seq.token_ids)))
 
 
 class Forecast(NamedTuple):
@@ -90,9 +70,10 @@ class Forecaster:
         cache: KVCache,
         running: RunningSet,
         waiting: WaitingQueue,
+        growth: Growth,
         max_running: int,
     ) -> None:
-        self.lengths = OutputLength()
+        self._growth = growth
         self._policy = policy
         self._packing = packing
         self._cost = cost
@@ -173,7 +154,9 @@ class Forecaster:
         if slots <= 0 and blocks <= 0:
             return 0.0
         left, held = 0, 1
-        ends = ((self.lengths.left(each), len(each.table.blocks)) for each in scene.streams)
+        ends = (
+            (self._growth.left(each.num_left), len(each.table.blocks)) for each in scene.streams
+        )
         for left, num_blocks in sorted(ends):
             slots -= 1
             blocks -= num_blocks
@@ -182,7 +165,7 @@ class Forecaster:
                 return left
         # the rest go as those do that come after these
         rounds = max(slots / (len(scene.streams) + 1), blocks / held)
-        return left + rounds * self.lengths.mean
+        return left + rounds * self._growth.mean_length
 
 
 class _Steps:

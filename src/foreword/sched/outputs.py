@@ -58,6 +58,11 @@ class Counters:
     generated_tokens: int = 0
     preemptions: int = 0
 
+    @property
+    def waste_ratio(self) -> float:
+        """The part of all computed tokens that had been computed before a preemption."""
+        return self.recomputed_tokens / self.computed_tokens if self.computed_tokens else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:

@@ -15,11 +15,13 @@ class RunningSet:
     Attributes:
         streams: those that miss a single token: they get it in every step.
         part_way: those that miss more: prompts, and sequences that are computed again.
+        settled: those of them all that will not be preempted.
     """
 
     def __init__(self) -> None:
         self.streams: list[Sequence] = []
         self.part_way: list[Sequence] = []
+        self.settled: list[Sequence] = []
 
     def __len__(self) -> int:
         return len(self.streams) + len(self.part_way)
@@ -32,16 +34,13 @@ class RunningSet:
         """Completions that the sequences stand for."""
         return sum([len(seq.draws) for each in (self.streams, self.part_way) for seq in each])
 
-    @property
-    def youngest(self) -> Sequence:
-        """The one that came last; there must be one."""
-        return max(self.streams[-1:] + self.part_way[-1:], key=_age)
-
     def add(self, seq: Sequence) -> None:
         """Put a sequence in its place."""
         insort(self.streams if seq.num_missing == 1 else self.part_way, seq, key=_age)
+        if seq.is_settled:
+            self.settled.append(seq)
 
-    def settle(self, seq: Sequence) -> None:
+    def advance(self, seq: Sequence) -> None:
         """Note that a part-way sequence has come further."""
         if seq.num_missing == 1 and seq in self.part_way:
             self.part_way.remove(seq)
@@ -50,11 +49,14 @@ class RunningSet:
     def remove(self, seq: Sequence) -> None:
         """Take a sequence out."""
         (self.streams if seq.num_missing == 1 else self.part_way).remove(seq)
+        if seq.is_settled:
+            self.settled.remove(seq)
 
     def sweep(self) -> None:
         """Take those out that have ended."""
         self.streams = [seq for seq in self.streams if not seq.ended]
         self.part_way = [seq for seq in self.part_way if not seq.ended]
+        self.settled = [seq for seq in self.settled if not seq.ended]
 
 
 def _age(seq: Sequence) -> tuple[int, int]:

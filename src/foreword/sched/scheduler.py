@@ -16,10 +16,12 @@ from foreword.kv import KVCache
 from foreword.sched.batch import Batch
 from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.forecast import Forecast, Forecaster
+from foreword.sched.growth import Growth
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
 from foreword.sched.policy import POLICIES
 from foreword.sched.queue import Line, WaitingQueue
+from foreword.sched.room import Room
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import Sequence, TrackedRequest
 
@@ -62,6 +64,8 @@ class Scheduler:
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
         self._running = RunningSet()
+        self._growth = Growth()
+        self._room = Room(cache, self._running, self._growth)
         self._waiting = WaitingQueue(self._policy)
         self._forecaster = Forecaster(
             self._policy,
@@ -70,6 +74,7 @@ class Scheduler:
             cache,
             self._running,
             self._waiting,
+            self._growth,
             self._max_running,
         )
         self._in_flight: Batch | None = None
@@ -223,6 +228,8 @@ class Scheduler:
             else:
                 updates += self._advance(seq, step, outcome)
         self._running.sweep()
+        ends = [update.finish_reason for update in updates if update.finish_reason]
+        self._growth.observe(num_sampled, ends.count(FinishReason.STOP), len(ends))
         return updates
 
     def fail(self) -> list[str]:
@@ -247,10 +254,10 @@ class Scheduler:
         streams = self._running.streams
         for seq in [seq for seq in streams if seq.num_computed >= seq.table.writable]:
             while seq not in self._waiting and seq.table.needs_block(seq.num_computed):
-                if self._cache.pool.num_available:
+                if self._room.has_block(seq):
                     batch.block_copies += seq.table.extend(seq.num_computed)
                 else:
-                    self._preempt(self._running.youngest, batch)
+                    self._preempt(self._room.victim(), batch)
         batch.add_streams(self._running.streams)
 
     def _preempt(self, seq: Sequence, batch: Batch) -> None:
@@ -319,10 +326,8 @@ class Scheduler:
         there are no others, nothing ends that could make room, and pins have to give way.
         """
         hit = seq.table.match(seq.max_cached_tokens)
-        others = bool(self._running or batch.admitted)
-        spare = slots if others else 0
-        while seq.table.shortfall(hit, len(seq.token_ids)) + spare > self._cache.pool.num_available:
-            if others or not self._cache.pins_give_way():
+        while not self._room.fits(seq, hit, batch.admitted):
+            if self._running or batch.admitted or not self._cache.pins_give_way():
                 return False
         batch.block_copies += seq.table.start(hit, len(seq.token_ids))
         seq.num_computed = hit.num_tokens(self._cache.block_size)
@@ -349,7 +354,7 @@ class Scheduler:
     ) -> list[SequenceUpdate]:
         self._totals.recomputed_tokens += seq.take_in(step, outcome)
         if seq.num_missing:
-            self._running.settle(seq)
+            self._running.advance(seq)
             return []
         if not step.draws:  # nothing to generate: the prompt was all that was asked for
             return self._end(seq, seq.draws, FinishReason.LENGTH)
@@ -359,7 +364,7 @@ class Scheduler:
             at = step.draws.index(branch.draws[0])
             branch.token_ids.append(outcome.token_ids[at])
             updates.append(self._drawn(branch, outcome, at))
-        self._running.settle(seq)
+        self._running.advance(seq)
         for child in children:
             self._running.add(child)
         return updates
@@ -384,6 +389,8 @@ class Scheduler:
         """End some of the completions that ``seq`` stands for, and with the last one itself."""
         leaving = tuple(draws)
         staying = tuple(draw for draw in seq.draws if draw not in leaving)
+        if reason is FinishReason.STOP:  # by a stop string
+            self._growth.observe(0, len(leaving), len(leaving))
         if staying:
             seq.draws = staying
         else:
@@ -393,8 +400,6 @@ class Scheduler:
     def _close(self, seq: Sequence) -> None:
         """Take a sequence out of everything but the running ones, which are swept later."""
         seq.ended = True
-        if seq.finish_reason:
-            self._forecaster.lengths.observe(len(seq.token_ids) - seq.tracked.num_prompt_tokens)
         seq.table.release()
         self._waiting.discard(seq)
         seq.tracked.sequences.remove(seq)

@@ -10,6 +10,8 @@ from foreword.kv import BlockTable, KVCache
 from foreword.sched.cost import StepLoad
 from foreword.sched.outputs import SequenceUpdate
 
+_MOST_PREEMPTIONS = 3  # of one sequence
+
 
 class TrackedRequest:
     """What the sequences of one request share.
@@ -103,8 +105,9 @@ class Sequence:
         num_computed: leading tokens whose KV is in the blocks of ``table``.
         table: the blocks; empty while the sequence waits.
         num_expected: leading tokens that the cache held when the sequence began to wait.
+        max_known: known tokens when it has generated all that it may.
+        num_preemptions: how often it gave its blocks up.
         next_step: the step of a stream's next token; None where that has to be made first.
-        max_known: tokens that it may come to have.
         ended: whether it has left the scheduler.
     """
 
@@ -116,6 +119,7 @@ class Sequence:
         "next_step",
         "num_computed",
         "num_expected",
+        "num_preemptions",
         "seq_id",
         "table",
         "token_ids",
@@ -138,6 +142,7 @@ class Sequence:
         self.num_computed = 0
         self.num_expected = 0
         self.max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
+        self.num_preemptions = 0
         self._num_computed_before = 0  # the most before a preemption
         self.next_step: SequenceStep | None = None
         self.ended = False
@@ -165,6 +170,16 @@ class Sequence:
     def num_missing(self) -> int:
         """Known tokens that are not computed; at least 1 while the sequence lives."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_left(self) -> int:
+        """Tokens that each of its completions may still generate."""
+        return self.max_known - len(self.token_ids)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has been preempted so often that it will not be again, see `Room`."""
+        return self.num_preemptions >= _MOST_PREEMPTIONS
 
     @property
     def num_uncached(self) -> int:
@@ -286,6 +301,7 @@ class Sequence:
 
     def pause(self) -> None:
         """Give the blocks up; the known tokens stay."""
+        self.num_preemptions += 1
         self._num_computed_before = max(self._num_computed_before, self.num_computed)
         self.num_computed = self.num_expected = 0
         self.next_step = None

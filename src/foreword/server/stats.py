@@ -70,6 +70,7 @@ def _engine(stats: SchedulerStats, block_size: int) -> dict[str, Any]:
         },
         "steps": totals.steps,
         "preemptions": totals.preemptions,
+        "waste_ratio": round(totals.waste_ratio, 4),
         "prompt_tokens": totals.prompt_tokens,
         "cached_tokens": totals.cached_prompt_tokens,
         "loaded_tokens": totals.loaded_prompt_tokens,

@@ -53,7 +53,7 @@ def test_scoring_is_complete_whatever_is_cached() -> None:
 
 
 def test_what_is_found_again_after_a_preemption_is_no_hit() -> None:
-    world = World(num_blocks=16, max_seqs=4, budget=64)
+    world = World(num_blocks=16, max_seqs=4, budget=64, short_sighted=True)
     for number in range(4):
         world.add(make_request(f"r{number}", prompt(33, number), max_tokens=60, ignore_eos=True))
     world.run()

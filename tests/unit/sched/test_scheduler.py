@@ -289,7 +289,7 @@ def test_steps_do_not_overlap() -> None:
 
 
 def test_the_youngest_gives_way_and_comes_back_first() -> None:
-    world = World(num_blocks=6, max_seqs=2, budget=64, caching=False)
+    world = World(num_blocks=6, max_seqs=2, budget=64, caching=False, short_sighted=True)
     for name in "abc":
         world.add(make_request(name, prompt(20), max_tokens=60, ignore_eos=True))
     world.run()
@@ -308,7 +308,9 @@ def test_the_youngest_gives_way_and_comes_back_first() -> None:
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_prompt_that_is_scored_may_be_preempted_half_way(caching: bool, budget: int) -> None:
     num_blocks = -(-30 * budget // 16) + 3  # "old" outgrows its share before "new" is computed
-    world = World(num_blocks=num_blocks, max_seqs=2, budget=budget, caching=caching)
+    world = World(
+        num_blocks=num_blocks, max_seqs=2, budget=budget, caching=caching, short_sighted=True
+    )
     world.add(make_request("old", prompt(10), max_tokens=70, ignore_eos=True))
     world.add(make_request("new", prompt(30 * budget, 3), max_tokens=1, prompt_logprobs=1))
     while world.scheduler.stats.totals.preemptions == 0:
@@ -322,7 +324,7 @@ def test_a_prompt_that_is_scored_may_be_preempted_half_way(caching: bool, budget
 
 
 def test_what_a_preemption_costs_is_counted() -> None:
-    world = World(num_blocks=6, budget=64, caching=False)
+    world = World(num_blocks=6, budget=64, caching=False, short_sighted=True)
     for name in "ab":
         world.add(make_request(name, prompt(20), max_tokens=60, ignore_eos=True))
     world.run()
