@@ -37,6 +37,7 @@ class Exchange(asyncio.Protocol):
         self.ended_s = 0.0
         self.status: int | None = None
         self.content_type = ""
+        self.retry_after_s: float | None = None
         self.body: list[tuple[float, bytes]] = []
         self._unsent = payload
         self._now_s = 0.0
@@ -119,9 +120,11 @@ class Exchange(asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the type of the content."""
+        """Keep the type of the content, and when to come again."""
         if name.lower() == b"content-type":
             self.content_type = value.decode("latin-1").strip().lower()
+        elif name.lower() == b"retry-after" and value.strip().isdigit():  # not a date
+            self.retry_after_s = float(value)
 
     def on_headers_complete(self) -> None:
         """Keep the status."""

@@ -20,8 +20,10 @@ class ErrorKind(str, Enum):
     """The connection broke."""
     TIMEOUT = "timeout"
     """Not over within the time that was allowed."""
+    OVERLOADED = "overloaded"
+    """429: the server takes no more for now."""
     HTTP_STATUS = "http status"
-    """A status other than 200."""
+    """Another status than 200."""
     BAD_BODY = "bad body"
     """Not HTTP, not an event stream, not UTF-8, or not JSON."""
     SERVER_ERROR = "server error"
@@ -57,6 +59,7 @@ class RequestRecord:
         failure: why it counts as an error; a failed request may have content, which no latency is
             taken from.
         status: of HTTP, or None.
+        retry_after_s: when to come again, as the server says; None where it does not say.
         planned_prompt_tokens: what the workload meant the prompt to have.
         prompt_tokens, cached_tokens, completion_tokens: the server's counts, None where it gives
             none; without one ``completion_tokens`` is the number of pieces.
@@ -74,6 +77,7 @@ class RequestRecord:
     ended_s: float
     failure: Failure | None = None
     status: int | None = None
+    retry_after_s: float | None = None
     finish_reason: str | None = None
     planned_prompt_tokens: int = 0
     prompt_tokens: int | None = None

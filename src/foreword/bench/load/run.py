@@ -7,6 +7,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 
 from foreword.bench.load.exchange import Exchange
 from foreword.bench.load.plan import PlannedRequest
@@ -176,6 +177,7 @@ def _record(
         ended_s=exchange.ended_s - began_s,
         failure=_judge(exchange, reading, failure),
         status=exchange.status,
+        retry_after_s=exchange.retry_after_s,
         finish_reason=reading.finish_reason,
         planned_prompt_tokens=request.prompt_tokens,
         prompt_tokens=reading.prompt_tokens,
@@ -189,10 +191,12 @@ def _record(
 def _judge(exchange: Exchange, reading: StreamReading, failure: Failure | None) -> Failure | None:
     """Say what was wrong, the cause before its consequences; None: nothing."""
     if exchange.status not in (None, 200):
-        return Failure(ErrorKind.HTTP_STATUS, f"{exchange.status}: {_beginning(exchange)}")
+        overloaded = exchange.status == HTTPStatus.TOO_MANY_REQUESTS
+        kind = ErrorKind.OVERLOADED if overloaded else ErrorKind.HTTP_STATUS
+        return Failure(kind, f"{exchange.status}: {_beginning(exchange)}")
     if exchange.status == 200 and not exchange.content_type.startswith("text/event-stream"):
-        kind = exchange.content_type or "no content type"
-        return Failure(ErrorKind.BAD_BODY, f"{kind} instead of a stream: {_beginning(exchange)}")
+        content = exchange.content_type or "no content type"
+        return Failure(ErrorKind.BAD_BODY, f"{content} instead of a stream: {_beginning(exchange)}")
     if reading.failure is not None:
         return reading.failure
     if failure is not None and not reading.done:

@@ -68,6 +68,7 @@ class LoadSummary:
         itl_ms: between two pieces of text; one piece may be several tokens.
         intended_ttft_ms, intended_e2e_ms: from when a request was due. Where a client's limit or a
             stuck server holds requests back, only these have the wait in them.
+        refusal_ms: from sending to the end of a 429.
         send_lag_ms: how late requests were sent.
         goodput_rps: requests per second that kept the SLO; None without one.
         goodput_share: their share of all.
@@ -90,6 +91,7 @@ class LoadSummary:
     e2e_ms: Percentiles | None
     intended_ttft_ms: Percentiles | None
     intended_e2e_ms: Percentiles | None
+    refusal_ms: Percentiles | None
     send_lag_ms: Percentiles | None
     goodput_rps: float | None
     goodput_share: float | None
@@ -106,6 +108,7 @@ def summarise(result: LoadResult, slo: Slo | None = None) -> LoadSummary:
     """Summarise a run, or what is left of it without its warm-up."""
     judged = [r for r in result.records if not _interrupted(r)]
     good = [record for record in judged if record.ok]
+    refused = [record for record in judged if _refused(record)]
     span_s = _span_s(judged)
     kept = None if slo is None else sum(map(slo.kept_by, judged))
     completion_tokens = sum(record.completion_tokens for record in good)
@@ -126,17 +129,22 @@ def summarise(result: LoadResult, slo: Slo | None = None) -> LoadSummary:
         e2e_ms=_spread(good, lambda r: r.e2e_s),
         intended_ttft_ms=_spread(good, lambda r: r.intended_ttft_s),
         intended_e2e_ms=_spread(good, lambda r: r.intended_e2e_s),
+        refusal_ms=_spread(refused, lambda r: r.ended_s - (r.sent_s or 0)),
         send_lag_ms=_spread(judged, lambda r: r.sent_s and r.sent_s - r.intended_s),
         goodput_rps=None if kept is None else _per_second(kept, span_s),
         goodput_share=kept / len(judged) if kept is not None and judged else None,
         ttft_ms_by_kind=_by_kind(good),
         server=_server_view(good),
-        notes=tuple(_notes(good)),
+        notes=tuple(_notes(good, refused)),
     )
 
 
 def _interrupted(record: RequestRecord) -> bool:
     return record.failure is not None and record.failure.kind is ErrorKind.INTERRUPTED
+
+
+def _refused(record: RequestRecord) -> bool:
+    return record.failure is not None and record.failure.kind is ErrorKind.OVERLOADED
 
 
 def _span_s(records: Sequence[RequestRecord]) -> float:
@@ -213,11 +221,15 @@ def _server_counts(timing: Mapping[str, Any]) -> tuple[int | None, ...]:
     return tuple(usage.get(name) for name in names)
 
 
-def _notes(good: Sequence[RequestRecord]) -> Iterable[str]:
+def _notes(good: Sequence[RequestRecord], refused: Sequence[RequestRecord]) -> Iterable[str]:
     """What a reader must know to take the numbers for what they are."""
     pieces = sum(len(record.token_times_s) for record in good)
     tokens = sum(record.completion_tokens for record in good)
     at_once = sum(gap_s == 0 for record in good for gap_s in record.itl_s)
+    told_s = [r.retry_after_s for r in refused if r.retry_after_s is not None]
+    if refused:
+        when = f"after {min(told_s):g} to {max(told_s):g} s" if told_s else "without saying when"
+        yield f"{len(refused)} requests were refused with 429, to come again {when}"
     if good and len(good) < 100:
         yield f"p99 of {len(good)} requests is close to the worst of them"
     if pieces and at_once > _BUFFERED_SHARE * pieces:

@@ -45,6 +45,8 @@ def latency_rows(report: LoadReport) -> dict[str, Percentiles | None]:
         "ITL": summary.itl_ms,
         "end to end": summary.e2e_ms,
     }
+    if summary.refusal_ms is not None:
+        rows["refused with 429 after"] = summary.refusal_ms
     if report.workload.open_loop:
         rows |= {
             "TTFT from when due": summary.intended_ttft_ms,
