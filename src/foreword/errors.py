@@ -84,6 +84,31 @@ class ContextLengthError(InvalidRequestError):
         self.limit_tokens = limit_tokens
 
 
+class OverloadedError(ForewordError):
+    """A request was refused, since it would wait for too long; later it may be served.
+
+    Attributes:
+        retry_after_s: when it would have been taken, in seconds from now; None: not before
+            something about it changes.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class QueueTimeoutError(ForewordError):
+    """A request had waited too long for its first step, and was ended.
+
+    Attributes:
+        retry_after_s: when it would have had its first token, in seconds from now.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class EngineStoppedError(ForewordError):
     """The engine is shutting down or has stopped, and takes no more requests."""
 

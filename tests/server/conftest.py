@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http.client import HTTPConnection
 from typing import Any
 
@@ -17,10 +17,13 @@ import pytest
 import uvloop
 from support.scripted import tiny_engine
 
+from foreword.config.admission import AdmissionConfig
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.engine import Engine
 from foreword.server.serve import Server
+
+_ADMISSION = {field.name for field in fields(AdmissionConfig)}
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,15 @@ class Reply:
 
 
 class Running:
-    """A server that runs in a thread, and ways to talk to it."""
+    """A server that runs in a thread, and ways to talk to it.
+
+    Settings are `AdmissionConfig`'s and `ServerConfig`'s.
+    """
 
     def __init__(self, engine: Engine, *, stuck_after_s: float = 10.0, **settings: Any) -> None:
-        self.engine = AsyncEngine(engine, stuck_after_s=stuck_after_s)
+        limits = {name: settings.pop(name) for name in _ADMISSION & settings.keys()}
+        admission = AdmissionConfig(**limits)
+        self.engine = AsyncEngine(engine, admission, stuck_after_s=stuck_after_s)
         self.server = Server(self.engine, ServerConfig(**{"port": 0, **settings}))
         self._clients: list[openai.OpenAI] = []
         self.host, self.port = self.server.address
@@ -146,7 +154,7 @@ def server() -> Iterator[Running]:
 def launch() -> Iterator[Callable[..., Running]]:
     """Return a function that starts servers, which end with the test.
 
-    Its options are `tiny_engine`'s, `AsyncEngine`'s and `ServerConfig`'s.
+    Its options are `tiny_engine`'s, `AsyncEngine`'s, `AdmissionConfig`'s and `ServerConfig`'s.
     """
     started: list[Running] = []
 

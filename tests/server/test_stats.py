@@ -17,6 +17,7 @@ def test_an_idle_server_has_nothing_to_tell(launch):
     assert stats["engine"] == {
         "running": 0,
         "waiting": 0,
+        "waiting_tokens": 0,
         "kv_blocks": {
             "total": 100,
             "referenced": 0,

@@ -8,15 +8,18 @@ from typing import Annotated
 import typer
 
 from foreword.cli.options import takes
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import DEFAULT_MODEL, EngineOptions
 from foreword.config.server import ServerConfig
 
 
+@takes(AdmissionConfig, panel="Admission")
 @takes(ServerConfig, panel="Server")
 @takes(EngineOptions, panel="Engine", skip=("model",))
 def serve(
     engine: EngineOptions,
     server: ServerConfig,
+    admission: AdmissionConfig,
     model: Annotated[
         str, typer.Argument(help="A name that `foreword models` lists, or a .gguf file.")
     ] = DEFAULT_MODEL,
@@ -30,4 +33,4 @@ def serve(
     for choice in loaded.config.choices:
         typer.echo(f"  {choice.name:<24} {choice.value!s:<12} {choice.why}", err=True)
     loaded.warm_up()
-    run_server(AsyncEngine(loaded), server)
+    run_server(AsyncEngine(loaded, admission), server)

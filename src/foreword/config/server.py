@@ -25,6 +25,11 @@ class ServerConfig:
         None, "Name that requests give in `model`. May be given several times. Default: MODEL."
     )
     max_body_bytes: int = option(16 * 2**20, "Bytes that a request's body may have.")
+    max_held_body_bytes: int | None = option(
+        None,
+        "Bytes that the bodies of all requests that are being served may have; more get 429. "
+        "Default: 16 times --max-body-bytes.",
+    )
     drain_timeout: float = option(
         30.0, "Seconds that running requests may go on after SIGTERM before they are ended."
     )
@@ -47,11 +52,24 @@ class ServerConfig:
         75, "Seconds that an idle connection stays open for the client's next request."
     )
 
+    @property
+    def held_body_bytes(self) -> int:
+        """Bytes that all bodies together may have."""
+        if self.max_held_body_bytes is None:
+            return 16 * self.max_body_bytes
+        return self.max_held_body_bytes
+
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError("port", f"must be in [0, 65535], not {self.port}")
         if self.max_body_bytes < 1:
             raise ConfigError("max_body_bytes", f"must be at least 1, not {self.max_body_bytes}")
+        if self.held_body_bytes < self.max_body_bytes:
+            raise ConfigError(
+                "max_held_body_bytes",
+                f"must be at least --max-body-bytes ({self.max_body_bytes}), not "
+                f"{self.max_held_body_bytes}",
+            )
         if not 0 <= self.drain_timeout < float("inf"):
             raise ConfigError("drain_timeout", f"must be 0 or more, not {self.drain_timeout}")
         if self.keep_alive_timeout < 0:

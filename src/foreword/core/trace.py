@@ -131,6 +131,7 @@ class RequestTrace:
     Attributes:
         request_id: the engine's name for it, once it is taken.
         queued_s: the engine took it.
+        forecast_s: from then to its first token, as predicted; None: nobody asked.
         step_before: the latest step that had been planned by then. It may have been running. None:
             there was none.
         loads: whether it waits, or has waited, for blocks from other tiers.
@@ -151,6 +152,7 @@ class RequestTrace:
 
     request_id: str = ""
     queued_s: float | None = None
+    forecast_s: float | None = None
     step_before: StepRecord | None = None
     loads: bool = False
     loaded: tuple[float, StepRecord | None] | None = None
@@ -164,6 +166,17 @@ class RequestTrace:
     recompute_s: float = 0.0
     num_output_tokens: int = 0
     preemptions: int = 0
+
+    @property
+    def forecast_error(self) -> float | None:
+        """How far the forecast was off, over the time that it was of; None until that is known."""
+        first = self.first_sampled
+        if self.forecast_s is None or first is None:
+            return None
+        assert self.queued_s is not None
+        assert first.ended_s is not None
+        took_s = max(1e-9, first.ended_s - self.queued_s)
+        return abs(self.forecast_s - took_s) / took_s
 
     @property
     def saved_s(self) -> float:

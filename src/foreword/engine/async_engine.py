@@ -11,9 +11,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from foreword.config.admission import AdmissionConfig
 from foreword.core.params import SamplingParams
-from foreword.core.request import NOT_URGENT, Urgency
+from foreword.core.request import NOT_URGENT, Request, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
+from foreword.engine.admission import Admission
 from foreword.engine.engine import Engine
 from foreword.engine.outputs import RequestDelta
 from foreword.engine.progress import Progress, thread_stacks
@@ -29,6 +31,7 @@ _Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
 
+_DEFAULT_ADMISSION = AdmissionConfig()
 _STUCK_AFTER_S = 10.0
 _LAST_STEP_S = 5.0  # that the last step may take before the end goes on without it
 _INLINE_CHARS = 4096  # tokenising this much takes less time than a hop to another thread
@@ -55,11 +58,18 @@ class AsyncEngine:
             way. To be set before `start`.
 
     Args:
+        admission: what may queue.
         stuck_after_s: seconds without a step that began or ended, though there is work, after
             which the step loop counts as stuck.
     """
 
-    def __init__(self, engine: Engine, *, stuck_after_s: float = _STUCK_AFTER_S) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        admission: AdmissionConfig = _DEFAULT_ADMISSION,
+        *,
+        stuck_after_s: float = _STUCK_AFTER_S,
+    ) -> None:
         self.tokenizer = engine.tokenizer
         self.config = engine.config
         self.model_name = engine.model_name
@@ -68,6 +78,7 @@ class AsyncEngine:
         self.backend: Mapping[str, Any] = engine.backend.describe()
         self.on_step: Callable[[StepRecord], None] | None = None
         self._engine = engine
+        self._admission = Admission(engine, admission)
         self._thread = threading.Thread(target=self._run, name="foreword-steps", daemon=True)
         # Guards all of these, and tells the step loop that there is something to do.
         self._lock = threading.Condition()
@@ -119,6 +130,12 @@ class AsyncEngine:
     def accepting(self) -> bool:
         """Whether new requests are taken."""
         return self._accepting and self.healthy
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may queue, whatever its SLO."""
+        with self._lock:
+            return self._admission.has_room
 
     @property
     def healthy(self) -> bool:
@@ -178,6 +195,8 @@ class AsyncEngine:
 
         Raises:
             InvalidRequestError: it cannot be served as written; before any delta.
+            OverloadedError: it would wait for too long; before any delta.
+            QueueTimeoutError: it has waited for too long.
             EngineStoppedError: the engine is shutting down, or its loop has died.
             BackendError: a step of the request failed.
         """
@@ -195,11 +214,12 @@ class AsyncEngine:
             raise InvalidRequestError(
                 f"request id {request.request_id!r} is in use", param="request_id"
             )
-        with self._lock:
-            self._engine.add(request, trace)
-            self._progress.work_came()
-            self._lock.notify()
+        trace = RequestTrace() if trace is None else trace
+        self._queue(request, trace)
         stream = self._streams[request.request_id] = _Stream()
+        expiry = asyncio.get_running_loop().call_later(
+            self._admission.timeout_s, self._expire, request, trace, stream
+        )
         finished = False
         try:
             while not finished:
@@ -209,9 +229,11 @@ class AsyncEngine:
                     raise delta.error
                 yield delta
         finally:
+            expiry.cancel()
             del self._streams[request.request_id]
-            if not finished:
-                with self._lock:
+            with self._lock:
+                self._admission.forget(request.request_id)
+                if not finished:
                     self._engine.abort(request.request_id)
             if self._drained is not None and not self._streams:
                 self._drained.set()
@@ -245,6 +267,19 @@ class AsyncEngine:
             self._errands.remove(done)
 
     # On the event loop.
+
+    def _queue(self, request: Request, trace: RequestTrace) -> None:
+        with self._lock:
+            trace.forecast_s = self._admission.admit(request)
+            self._engine.add(request, trace)
+            self._progress.work_came()
+            self._lock.notify()
+
+    def _expire(self, request: Request, trace: RequestTrace, stream: _Stream) -> None:
+        """End a request that has waited for too long."""
+        if not trace.chunks:
+            with self._lock:
+                stream.put(self._admission.timed_out(request))
 
     async def _watch(self) -> None:
         """Tell the log, once each time that the step loop gets stuck, where everything stands."""

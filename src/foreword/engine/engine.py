@@ -20,7 +20,7 @@ from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.engine.preemption_log import PreemptionLog
 from foreword.errors import BackendError, InvalidRequestError
 from foreword.kv import KVCache
-from foreword.sched import CostModel, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
+from foreword.sched import CostModel, Forecast, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
 from foreword.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -157,13 +157,7 @@ class Engine:
             ContextLengthError: it could not fit the KV pool even alone.
         """
         now = self.clock()
-        self.scheduler.check(request)
-        if (
-            request.request_id in self._running
-        ):  # perhaps being loaded: no business of the scheduler
-            raise InvalidRequestError(
-                f"request {request.request_id!r} is still being served", param="request_id"
-            )
+        self.check(request)
         loads = self._loader is not None and self._loader.begin(request)
         if not loads:
             self.scheduler.add(request, now)
@@ -177,6 +171,31 @@ class Engine:
         trace.queued_s = now
         trace.loads = loads
         self._running[request.request_id] = _Running(request, streams, trace)
+
+    def check(self, request: Request) -> None:
+        """Raise what `add` would raise."""
+        self.scheduler.check(request)
+        if request.request_id in self._running:  # being loaded, perhaps: no sequence yet
+            raise InvalidRequestError(
+                f"request {request.request_id!r} is still being served", param="request_id"
+            )
+
+    def forecast(self, request: Request) -> Forecast:
+        """What to expect of a request if it were added now.
+
+        It counts what the pool has of the prompt. What a tier has would take no longer to load than
+        to compute.
+        """
+        now, step = self.clock(), self.steps.latest
+        running = step is not None and step.ended_s is None
+        step_left_s = step.began_s + step.predicted_s - now if step and running else 0.0
+        return self.scheduler.forecast(request, now, max(0.0, step_left_s))
+
+    @property
+    def num_queued(self) -> int:
+        """Requests that wait for their first step, or for blocks from tiers."""
+        num_loading = self._loader.num_loads if self._loader is not None else 0
+        return self.scheduler.num_waiting + num_loading
 
     def abort(self, request_id: str) -> None:
         """Drop a request and free its blocks; unknown ids are ignored."""

@@ -84,6 +84,13 @@ TPOT = _seconds(
     "First to last sampled token of a request, over the tokens after the first.",
 )
 E2E = _seconds("e2e_request_latency_seconds", "Request head read to last content byte written.")
+TTFT_PREDICTION_ERROR = Metric(
+    "ttft_prediction_error_ratio",
+    Kind.HISTOGRAM,
+    "How far the prediction of a request's time to first token, made when it was queued, was off, "
+    "over the time from then to its first sampled token.",
+    buckets=RATIOS,
+)
 QUEUE = _seconds(
     "request_queue_time_seconds", "Handed to the engine to the start of the first own step."
 )
@@ -109,6 +116,9 @@ STEP_PREDICTION_ERROR = Metric(
 )
 RUNNING = _gauge("num_requests_running", "Sequences that run.")
 WAITING = _gauge("num_requests_waiting", "Sequences that wait.")
+WAITING_TOKENS = _gauge(
+    "num_tokens_waiting", "Uncached tokens of sequences that wait, as far as can be told."
+)
 PROMPT_TOKENS = _counter(
     "prompt_tokens",
     "Tokens of admitted prompts. A hit counts once: what a preempted sequence finds again is none.",
@@ -136,11 +146,11 @@ KV_USAGE = _gauge("kv_cache_usage_ratio", "Share of the KV blocks that sequences
 
 GROUPS: Mapping[str, tuple[Metric, ...]] = {
     "Requests": (
-        *(TTFT, TTFT_PART, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),
+        *(TTFT, TTFT_PART, TTFT_PREDICTION_ERROR, ITL, TPOT, E2E, QUEUE, PREFILL, DECODE),
         *(PROMPT_LENGTH, GENERATION_LENGTH, COMPLETIONS, ERRORS),
     ),
     "Engine": (
-        *(RUNNING, WAITING, STEP_DURATION, STEP_TOKENS, STEP_PREDICTION_ERROR),
+        *(RUNNING, WAITING, WAITING_TOKENS, STEP_DURATION, STEP_TOKENS, STEP_PREDICTION_ERROR),
         *(PROMPT_TOKENS, GENERATION_TOKENS),
         *(COMPUTED_TOKENS, RECOMPUTED_TOKENS, PREEMPTIONS),
     ),

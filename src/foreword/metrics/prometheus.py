@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 # Fed by the server and the step loop; the catalog's others are read.
 _FED = (
     *(catalog.TTFT, catalog.TTFT_PART, catalog.ITL, catalog.TPOT, catalog.E2E),
-    *(catalog.QUEUE, catalog.PREFILL, catalog.DECODE),
+    *(catalog.TTFT_PREDICTION_ERROR, catalog.QUEUE, catalog.PREFILL, catalog.DECODE),
     *(catalog.PROMPT_LENGTH, catalog.GENERATION_LENGTH, catalog.COMPLETIONS, catalog.ERRORS),
     *(catalog.STEP_DURATION, catalog.STEP_TOKENS, catalog.STEP_PREDICTION_ERROR, catalog.SAVED),
 )
@@ -104,6 +104,7 @@ def _once_a_request(record: RequestRecord) -> Iterator[tuple[Metric, float | Non
     yield catalog.GENERATION_LENGTH, record.usage.generated or None
     yield catalog.TPOT, record.tpot_s
     yield catalog.E2E, record.lifetime.e2e_s
+    yield catalog.TTFT_PREDICTION_ERROR, trace.forecast_error
     if first is not None and trace.queued_s is not None:
         yield catalog.QUEUE, first.planned_s - trace.queued_s
     if first is not None and sampled is not None and sampled.ended_s is not None:

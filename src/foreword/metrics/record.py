@@ -73,6 +73,17 @@ class RequestRecord:
         return self.lifetime.ttft_s
 
     @property
+    def predicted_ttft_s(self) -> float | None:
+        """What its TTFT was predicted to be when it was queued; what the server adds is left out.
+
+        None: it was not queued.
+        """
+        trace = self.trace
+        if trace.forecast_s is None or trace.queued_s is None:
+            return None
+        return trace.queued_s + trace.forecast_s - self.lifetime.received_s
+
+    @property
     def tpot_s(self) -> float | None:
         """Mean time per output token after the first, as sampled; None for fewer than two."""
         first, last = self.trace.first_sampled, self.trace.last

@@ -23,6 +23,7 @@ class Slot:
         statuses: requests by how they ended.
         errors: answers that were errors, by HTTP status.
         ttft_s: time to first token of those that had one.
+        ttft_error: how far predictions of TTFT were off, over what came.
         tpot_s: time per output token of those with two or more.
         parts_s: sum over requests of the time in each part of TTFT.
         prompt_tokens: tokens of their prompts.
@@ -34,6 +35,7 @@ class Slot:
     statuses: Counter[str] = field(default_factory=Counter)
     errors: Counter[int] = field(default_factory=Counter)
     ttft_s: Sketch = field(default_factory=Sketch)
+    ttft_error: Sketch = field(default_factory=Sketch)
     tpot_s: Sketch = field(default_factory=Sketch)
     parts_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     prompt_tokens: int = 0
@@ -47,6 +49,9 @@ class Slot:
             self.ttft_s.add(record.ttft_s)
             for part, seconds in record.parts_s.items():
                 self.parts_s[part] += seconds
+        error = record.trace.forecast_error
+        if error is not None:
+            self.ttft_error.add(error)
         if record.tpot_s is not None:
             self.tpot_s.add(record.tpot_s)
         self.prompt_tokens += record.usage.prompt
@@ -58,6 +63,7 @@ class Slot:
         self.statuses.update(other.statuses)
         self.errors.update(other.errors)
         self.ttft_s.merge(other.ttft_s)
+        self.ttft_error.merge(other.ttft_error)
         self.tpot_s.merge(other.tpot_s)
         for part, seconds in other.parts_s.items():
             self.parts_s[part] += seconds

@@ -146,6 +146,10 @@ class CostModel:
         """Seconds of it that are for the load itself, in however many steps."""
         return self.predict(load) - self._coefficients[0]
 
+    def stream_s(self, context: int) -> float:
+        """Seconds that a stream with so many tokens adds to a step."""
+        return self.work_s(StepLoad(decodes=1, decode_context=context))
+
     def prompt_s(self, count: int, start: int) -> float:
         """Seconds that ``count`` tokens after ``start`` computed ones add to a step."""
         return self.work_s(StepLoad.prompt(count, start))

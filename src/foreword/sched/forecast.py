@@ -25,14 +25,27 @@ class Forecast(NamedTuple):
 
     Attributes:
         ttft_s: seconds until its first token.
-        work_s: seconds by which it delays those behind it.
+        work_s: what computing the prompt takes, in steps of its own.
+        slot_s: how long those behind it wait for another slot; 0 where there are enough.
+        token_s: what each token of its answer adds to a step.
+        num_tokens: how many these will be, each in another step.
+        step_s: what a step takes until then.
         behind: ids of the requests without a first token that it would pass; to be read before
             anything changes.
     """
 
     ttft_s: float
     work_s: float
+    slot_s: float
+    token_s: float
+    num_tokens: int
+    step_s: float
     behind: Iterable[str]
+
+    def delay_s(self, within_s: float) -> float:
+        """By how much it delays what else is to be done within some seconds."""
+        stream_s = self.token_s * min(self.num_tokens, within_s / self.step_s)
+        return self.work_s + self.slot_s + stream_s
 
 
 @dataclass(slots=True)
@@ -98,6 +111,7 @@ class Forecaster:
         self._serve(ahead, scene, steps, num_in_line)
         steps.reach(self._steps_until_room(seq, ahead, scene))
         size = self._num_ending(own, num_in_line - len(scene.ahead), steps)
+        own_step_s = steps.each_s / size
         steps.add(1 / size)
         beside = min(len(scene.behind), int(size * (ceil(steps.count) - steps.count)))
         steps.reach(ceil(steps.count))
@@ -106,8 +120,19 @@ class Forecaster:
         prompts_s = (
             self._cost.work_s(ahead) + (1 + beside) * work_s + self._cost.prompt_s(shared, 0)
         )
-        behind = (each.tracked.request.request_id for each in scene.behind)
-        return Forecast(step_left_s + steps.seconds + prompts_s, work_s, behind)
+        to_come_s = steps.seconds + prompts_s
+        step_s = to_come_s / steps.count
+        slots = self._running.num_slots + num_in_line - 1 + len(seq.draws)
+        slot_s = step_s * self._growth.mean_length / self._max_running
+        return Forecast(
+            ttft_s=step_left_s + to_come_s,
+            work_s=work_s + own_step_s,
+            slot_s=slot_s if slots > self._max_running else 0.0,
+            token_s=self._cost.stream_s(len(seq.token_ids)) * len(seq.draws),
+            num_tokens=self._growth.left(seq.num_left),
+            step_s=step_s,
+            behind=(each.tracked.request.request_id for each in scene.behind),
+        )
 
     def _scene(self, seq: Sequence, now: float, step: Batch | None) -> _Scene:
         ahead, behind = self._waiting.around(seq)
@@ -163,8 +188,8 @@ class Forecaster:
             held += num_blocks
             if slots <= 0 and blocks <= 0:
                 return left
-        # the rest go as those do that come after these
-        rounds = max(slots / (len(scene.streams) + 1), blocks / held)
+        # the rest go when those have ended that come after these
+        rounds = max(slots / self._max_running, blocks / (held + self._cache.pool.num_available))
         return left + rounds * self._growth.mean_length
 
 

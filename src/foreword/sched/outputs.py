@@ -66,9 +66,14 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """A snapshot: sequences now, blocks now, and sums so far."""
+    """A snapshot: sequences now, blocks now, and sums so far.
+
+    Attributes:
+        num_waiting_tokens: what those that wait will have computed, as far as can be told.
+    """
 
     num_running: int
     num_waiting: int
+    num_waiting_tokens: int
     blocks: KVUsage
     totals: Counters

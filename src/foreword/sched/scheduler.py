@@ -104,6 +104,11 @@ class Scheduler:
         return part_way + self._waiting.num_tokens
 
     @property
+    def num_waiting_tokens(self) -> int:
+        """Those of them that are of sequences without blocks."""
+        return self._waiting.num_tokens
+
+    @property
     def max_sequence_tokens(self) -> int:
         """The most tokens, prompt and output, that a sequence can have here."""
         pool_tokens = self._cache.pool.num_blocks * self._cache.block_size
@@ -113,7 +118,11 @@ class Scheduler:
     def stats(self) -> SchedulerStats:
         """A snapshot of the state and the counters."""
         return SchedulerStats(
-            self.num_running, self.num_waiting, self._cache.usage, replace(self._totals)
+            self.num_running,
+            self.num_waiting,
+            self.num_waiting_tokens,
+            self._cache.usage,
+            replace(self._totals),
         )
 
     @property

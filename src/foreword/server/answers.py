@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from foreword.metrics.record import RequestRecord
 from foreword.server.asgi import while_connected
 from foreword.server.chunks import Chunks, Dialect, compact, usage_json
 from foreword.server.event_stream import DONE, EventStream, Write
@@ -62,7 +63,7 @@ class _Whole(Response):
     media_type = "application/json"
 
     def __init__(self, generation: Generation, answer: dict[str, Any]) -> None:
-        super().__init__(compact(answer))
+        super().__init__(compact(answer), headers=_headers(generation.record))
         self._generation = generation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,4 +89,10 @@ def _streamed(
         finally:
             generation.over()
 
-    return EventStream(produce)
+    return EventStream(produce, lambda: _headers(generation.record))
+
+
+def _headers(record: RequestRecord) -> dict[str, str]:
+    """What the head of an answer says about it."""
+    predicted_s = record.predicted_ttft_s
+    return {} if predicted_s is None else {"x-predicted-ttft-ms": f"{predicted_s * 1e3:.1f}"}

@@ -17,7 +17,7 @@ from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import ForewordError, TemplateError
 from foreword.metrics.history import RequestHistory
 from foreword.server import cache, chat, completions, docs, operations, requests, steps, tokens
-from foreword.server.asgi import ClientLeftError, Entry
+from foreword.server.asgi import ClientLeftError, Entry, HeldBodies
 from foreword.server.errors import ApiError, to_api_error
 from foreword.server.monitoring import Monitoring
 from foreword.server.service import Service
@@ -52,7 +52,12 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     app = FastAPI(
         title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    app.add_middleware(Entry, api_keys=config.api_key or [], on_error=monitoring.error)
+    app.add_middleware(
+        Entry,
+        api_keys=config.api_key or [],
+        bodies=HeldBodies(config.held_body_bytes),
+        on_error=monitoring.error,
+    )
     _add_error_handlers(app, monitoring.error)
     for module in (chat, completions, tokens, cache, requests, steps, operations):
         module.add_routes(app, service)
@@ -73,7 +78,7 @@ def _add_error_handlers(app: FastAPI, count: Callable[[int], None]) -> None:
         count(shown.status)
         if shown.status == 500 and isinstance(error, ForewordError):  # the others uvicorn logs
             logger.error("a request failed", exc_info=error)
-        return JSONResponse(shown.body(), status_code=shown.status)
+        return JSONResponse(shown.body(), status_code=shown.status, headers=shown.headers)
 
     async def tell_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

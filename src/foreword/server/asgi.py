@@ -7,7 +7,8 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -21,23 +22,68 @@ _Result = TypeVar("_Result")
 # Probes carry no key. The dashboard asks for one, and its data are not here.
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/health", "/dashboard"})
 _OPEN_FOLDER = "/dashboard/"
+_BODY_RETRY_S = 1.0  # bodies go when their requests end: nobody knows when
 
 
 class ClientLeftError(Exception):
     """The connection closed before the response was complete."""
 
 
+class HeldBodies:
+    """Counts the bytes of the bodies of all requests that are being served.
+
+    Args:
+        limit: how many there may be.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._total = 0
+
+    @contextmanager
+    def one(self) -> Iterator[Callable[[int], None]]:
+        """Give what counts more bytes of one request's body; at the end they count no more.
+
+        It raises a 429 where they would be too many.
+        """
+        held = 0
+
+        def hold(count: int) -> None:
+            nonlocal held
+            if self._total + count > self._limit:
+                raise ApiError(
+                    429,
+                    f"the bodies of the requests that are being served have {self._total} bytes, "
+                    f"and may have {self._limit}",
+                    code="overloaded",
+                    retry_after_s=_BODY_RETRY_S,
+                )
+            held += count
+            self._total += count
+
+        try:
+            yield hold
+        finally:
+            self._total -= held
+
+
 class Entry:
     """Outermost middleware: begins a request's `Lifetime`, and checks its API key.
 
     Args:
+        bodies: counts what is held of the requests' bodies.
         on_error: told the status of each answer that is given here.
     """
 
     def __init__(
-        self, app: ASGIApp, api_keys: Sequence[str], on_error: Callable[[int], None]
+        self,
+        app: ASGIApp,
+        api_keys: Sequence[str],
+        bodies: HeldBodies,
+        on_error: Callable[[int], None],
     ) -> None:
         self._app = app
+        self._bodies = bodies
         self._on_error = on_error
         self._digests = [_digest(key.encode()) for key in api_keys]
 
@@ -51,7 +97,8 @@ class Entry:
                 self._on_error(401)
                 await _refuse(send)
                 return
-        await self._app(scope, receive, send)
+        with self._bodies.one() as scope["hold_body"]:
+            await self._app(scope, receive, send)
 
     def _given(self, scope: Scope) -> bytes | None:
         """The digest of the key that came with the request; None where none did."""
@@ -95,7 +142,8 @@ async def read_body(request: Request, limit: int) -> bytes:
     """Read a request's body.
 
     Raises:
-        ApiError: 413, as soon as it is clear that the body has more than ``limit`` bytes.
+        ApiError: 413, as soon as it is clear that the body has more than ``limit`` bytes; 429
+            where too much is held of others.
         ClientLeftError: the client left half-way.
     """
     declared = request.headers.get("content-length", "0")
@@ -109,6 +157,7 @@ async def read_body(request: Request, limit: int) -> bytes:
             raise ClientLeftError
         parts.append(message.get("body", b""))
         received += len(parts[-1])
+        request.scope["hold_body"](len(parts[-1]))
         more = message.get("more_body", False) and received <= limit
     if max(size, received) > limit:
         raise ApiError(413, f"the body may have {limit} bytes", code="body_too_large")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -44,12 +44,21 @@ class EventStream(Response):
     The head goes out with the first event. So an error that comes before it is an ordinary error
     response; a later one becomes an event of its own and ends the stream. Where nothing is written
     for `KEEP_ALIVE_S` seconds, a comment keeps proxies from giving up.
+
+    Args:
+        produce: writes events with the function that it is given.
+        headers: asked for more headers when the head goes out.
     """
 
-    def __init__(self, produce: Callable[[Write], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        produce: Callable[[Write], Awaitable[None]],
+        headers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.status_code = 200
         self.background = None
         self._produce = produce
+        self._more_headers = headers
         self._started = False
         self._idle = True
 
@@ -63,7 +72,11 @@ class EventStream(Response):
             self._idle = False
             if not self._started:
                 self._started = True
-                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+                more = [
+                    (name.encode(), value.encode()) for name, value in self._more_headers().items()
+                ]
+                head = {"status": 200, "headers": [*_HEADERS, *more]}
+                await send({"type": "http.response.start", **head})
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
         keeper = asyncio.ensure_future(self._keep_alive(write))

@@ -12,7 +12,7 @@ from foreword.core.request import FinishReason, Urgency
 from foreword.core.trace import RequestTrace
 from foreword.engine.async_engine import AsyncEngine
 from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutput
-from foreword.errors import InvalidRequestError
+from foreword.errors import InvalidRequestError, OverloadedError
 from foreword.metrics.history import RequestHistory
 from foreword.metrics.observer import RequestObserver
 from foreword.metrics.record import RequestRecord, prompt_id
@@ -65,6 +65,8 @@ class Generation:
 
         Raises:
             InvalidRequestError: a prompt cannot be served as written; before any delta.
+            OverloadedError: a prompt may not wait; before any delta.
+            QueueTimeoutError: a prompt has waited for too long.
             EngineStoppedError: the engine takes no more requests, or has stopped.
             BackendError: a step failed.
         """
@@ -77,7 +79,7 @@ class Generation:
                         self._take_in(index, delta)
                         yield index, delta
             self.record.status = "finished"
-        except InvalidRequestError:  # nothing has begun that could have ended
+        except (InvalidRequestError, OverloadedError):  # nothing has begun that could have ended
             self._refused = True
             self._history.discard(self.record.id)
             raise

@@ -37,8 +37,8 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", tags=["operations"])
     async def readyz() -> JSONResponse:
-        """Answer 200 while new requests are taken and warm prompts are computed, else 503."""
-        return _probe(engine.accepting and service.warmed.is_set())
+        """Answer 200 while new requests may queue and warm prompts are computed, else 503."""
+        return _probe(engine.accepting and engine.has_room and service.warmed.is_set())
 
 
 def _probe(ok: bool) -> JSONResponse:

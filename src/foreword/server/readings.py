@@ -23,6 +23,7 @@ def engine_readings(stats: SchedulerStats, *, tiers: bool) -> Iterator[Reading]:
     cached = totals.cached_prompt_tokens - totals.loaded_prompt_tokens
     yield Reading(catalog.RUNNING, stats.num_running)
     yield Reading(catalog.WAITING, stats.num_waiting)
+    yield Reading(catalog.WAITING_TOKENS, stats.num_waiting_tokens)
     yield Reading(catalog.KV_BLOCKS, blocks.free, ("free",))
     yield Reading(catalog.KV_BLOCKS, blocks.cached, ("cached",))
     yield Reading(catalog.KV_BLOCKS, blocks.referenced, ("referenced",))

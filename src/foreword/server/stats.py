@@ -61,6 +61,7 @@ def _engine(stats: SchedulerStats, block_size: int) -> dict[str, Any]:
     return {
         "running": stats.num_running,
         "waiting": stats.num_waiting,
+        "waiting_tokens": stats.num_waiting_tokens,
         "kv_blocks": {
             "total": blocks.total,
             "referenced": blocks.referenced,
@@ -83,8 +84,9 @@ def _slot(slot: Slot) -> dict[str, Any]:
     return {
         "requests": dict(slot.statuses),
         "errors": {str(status): number for status, number in slot.errors.items()},
-        "ttft_ms": _quantiles(slot.ttft_s),
-        "tpot_ms": _quantiles(slot.tpot_s),
+        "ttft_ms": _quantiles(slot.ttft_s, 1e3),
+        "ttft_prediction_error": _quantiles(slot.ttft_error),
+        "tpot_ms": _quantiles(slot.tpot_s, 1e3),
         "parts_ms": {
             part: round(1e3 * seconds / with_ttft, 3) for part, seconds in slot.parts_s.items()
         },
@@ -94,8 +96,8 @@ def _slot(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _quantiles(sketch: Sketch) -> dict[str, float] | None:
+def _quantiles(sketch: Sketch, unit: float = 1.0) -> dict[str, float] | None:
     if not sketch.count:
         return None
-    p50, p90, p99 = (round(1e3 * value, 3) for value in sketch.quantiles((0.5, 0.9, 0.99)))
-    return {"p50": p50, "p90": p90, "p99": p99, "max": round(1e3 * sketch.max, 3)}
+    p50, p90, p99 = (round(unit * value, 3) for value in sketch.quantiles((0.5, 0.9, 0.99)))
+    return {"p50": p50, "p90": p90, "p99": p99, "max": round(unit * sketch.max, 3)}

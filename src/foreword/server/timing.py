@@ -60,6 +60,7 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
         "status": record.status,
         "finish_reason": reasons[0] if reasons else None,
         "ttft_ms": _ms(record.ttft_s),
+        "predicted_ttft_ms": _ms(record.predicted_ttft_s),
         "e2e_ms": _ms(record.lifetime.e2e_s),
         "tpot_ms": _ms(record.tpot_s),
         "usage": {

@@ -58,6 +58,11 @@ class TierLoader:
         self._compute_s = compute_s
 
     @property
+    def num_loads(self) -> int:
+        """Requests that wait for blocks."""
+        return len(self._loads)
+
+    @property
     def has_work(self) -> bool:
         """Whether a request waits for blocks, or blocks are to be copied out."""
         return bool(self._loads or self._journal)

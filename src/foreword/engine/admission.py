@@ -1,0 +1,140 @@
+"""Whether a request may queue: refuse at once what would come too late, and say for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+
+from foreword.config.admission import AdmissionConfig
+from foreword.core.request import Request
+from foreword.engine.engine import Engine
+from foreword.errors import OverloadedError, QueueTimeoutError
+from foreword.sched import Forecast
+
+
+@dataclass(slots=True)
+class _Promise:
+    """What a request was admitted for.
+
+    Attributes:
+        due_s: when its first token is due, on the engine's clock.
+        slack_s: for how long others may still go ahead of it, as predicted.
+        priority: who has a smaller one may do so for longer.
+    """
+
+    due_s: float
+    slack_s: float
+    priority: int
+
+
+class Admission:
+    """Keeps an engine's queue within its limits, and those in it within their SLOs.
+
+    A request is admitted if it is predicted to keep its SLO, and if none of those that it would
+    pass, and that would keep theirs, would miss it by that. So order by length costs nobody what
+    was promised; with the policy ``priority``, a higher one may. Whoever wants nothing generated
+    has no SLO. All calls come under the lock that guards the engine.
+    """
+
+    def __init__(self, engine: Engine, config: AdmissionConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._by_priority = engine.config.scheduler.scheduling_policy == "priority"
+        self._promises: dict[str, _Promise] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may queue, whatever its SLO."""
+        engine, config = self._engine, self._config
+        return (
+            engine.num_queued < config.max_queue_requests
+            and engine.scheduler.num_waiting_tokens < config.max_queue_tokens
+        )
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may wait for its first step."""
+        return self._config.queue_timeout_s
+
+    def admit(self, request: Request) -> float:
+        """Let a request queue; `forget` is to be called when it is over.
+
+        Returns:
+            Seconds until its first token, as predicted.
+
+        Raises:
+            InvalidRequestError: it could not be served in any case.
+            OverloadedError: it would come too late, or make others come too late.
+        """
+        engine = self._engine
+        engine.check(request)
+        forecast = engine.forecast(request)
+        if not self.has_room:
+            num_queued = engine.num_queued
+            raise OverloadedError(
+                f"{num_queued} requests wait already, and no more may",
+                retry_after_s=forecast.ttft_s / num_queued,  # about when the next of them begins
+            )
+        self._promise(request, forecast)
+        return forecast.ttft_s
+
+    def forget(self, request_id: str) -> None:
+        """Note that a request is over."""
+        self._promises.pop(request_id, None)
+
+    def timed_out(self, request: Request) -> QueueTimeoutError:
+        """What to tell a request that has waited for too long."""
+        return QueueTimeoutError(
+            f"the request has waited {self.timeout_s:g} s for its first step, as long as it may",
+            retry_after_s=self._engine.forecast(request).ttft_s,
+        )
+
+    def _promise(self, request: Request, forecast: Forecast) -> None:
+        now = self._engine.clock()
+        priority = request.urgency.priority if self._by_priority else 0
+        slo_s = self._slo_s(request)
+        slack_s = inf if slo_s is None else request.arrival_s + slo_s - now - forecast.ttft_s
+        if slo_s is not None and slack_s < 0:
+            raise _too_late(forecast, slo_s, -slack_s)
+        passed = self._promises_to(forecast.behind)
+        hurt = [
+            each
+            for each in passed
+            if 0 <= each.slack_s < forecast.delay_s(each.due_s - now) and each.priority <= priority
+        ]
+        if hurt:
+            raise OverloadedError(
+                f"the server's time is promised: {len(hurt)} requests that came before this one, "
+                "and that it would pass, would miss their ttft_slo_ms",
+                retry_after_s=max(each.due_s for each in hurt) - now,
+            )
+        for each in passed:
+            each.slack_s -= forecast.delay_s(each.due_s - now)
+        if slo_s is not None:
+            promise = _Promise(request.arrival_s + slo_s, slack_s, priority)
+            self._promises[request.request_id] = promise
+
+    def _promises_to(self, request_ids: Iterable[str]) -> list[_Promise]:
+        if not self._promises:
+            return []
+        return [self._promises[each] for each in request_ids if each in self._promises]
+
+    def _slo_s(self, request: Request) -> float | None:
+        if request.max_tokens == 0:
+            return None
+        slo_ms = request.urgency.ttft_slo_ms or self._config.ttft_slo_ms
+        return None if slo_ms is None else slo_ms / 1000
+
+
+def _too_late(forecast: Forecast, slo_s: float, late_s: float) -> OverloadedError:
+    what = (
+        f"the first token would come {(slo_s + late_s) * 1e3:.4g} ms after the request, over its "
+        f"ttft_slo_ms of {slo_s * 1e3:g}"
+    )
+    if forecast.work_s > slo_s:
+        return OverloadedError(
+            f"{what}. Computing the prompt alone takes {forecast.work_s * 1e3:.4g} ms: ask with a "
+            "larger ttft_slo_ms, or with less"
+        )
+    return OverloadedError(what, retry_after_s=late_s)
