@@ -136,7 +136,7 @@ def test_every_request_is_counted_once(launch):
     assert 'completions_total{finish_reason="error"}' not in now
     assert now['errors_total{status="400"}'] == 3
     assert now['errors_total{status="404"}'] == 1
-    sources = [now[f'prompt_tokens_total{{source="{name}"}}'] for name in ("computed", "cached")]
+    sources = [now[f'prompt_tokens_total{{source="{name}"}}'] for name in ("computed", "pool")]
     assert sources == [8 + 1 + 1, 7 + 7]  # the last token of a prompt is never cached
     assert now["request_prompt_tokens_count{}"] == 3
     assert now["request_generation_tokens_sum{}"] == now["generation_tokens_total{}"] == 14
@@ -167,7 +167,7 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     again = server.post(TEXT, {"prompt": "x" * 320 + "say:a", "timing": True}).json()
     cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
     now = scrape(server)
-    assert cached == now['prompt_tokens_total{source="cached"}'] == 324
+    assert cached == now['prompt_tokens_total{source="pool"}'] == 324
     saved_ms = 1e3 * now["prefix_cache_saved_seconds_total{}"]
     assert saved_ms == pytest.approx(again["timing"]["active"]["saved_ms"], abs=1e-3)
     assert saved_ms > 0
@@ -198,12 +198,14 @@ def test_tokens_that_a_tier_gave_are_counted_apart(launch):
     now = scrape(server)
     sources = {
         source: now[f'prompt_tokens_total{{source="{source}"}}']
-        for source in ("computed", "cached", "loaded")
+        for source in ("computed", "pool", "memory")
     }
-    assert sources["loaded"] >= 320
-    assert sources["cached"] <= 5 * 16
+    assert sources["memory"] >= 320
+    assert sources["pool"] <= 5 * 16
     assert sum(sources.values()) == 3 * 640
-    assert server.get("/v1/stats").json()["engine"]["loaded_tokens"] == sources["loaded"]
+    stats = server.get("/v1/stats").json()
+    hits = {"pool": sources["pool"], "memory": sources["memory"]}
+    assert stats["engine"]["cached_by_source"] == stats["window"]["cached_by_source"] == hits
 
 
 def test_histograms_resolve_from_half_a_millisecond(server):

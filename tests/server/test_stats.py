@@ -30,7 +30,7 @@ def test_an_idle_server_has_nothing_to_tell(launch):
         "waste_ratio": 0.0,
         "prompt_tokens": 0,
         "cached_tokens": 0,
-        "loaded_tokens": 0,
+        "cached_by_source": {"pool": 0},
         "generated_tokens": 0,
     }
     window = stats["window"]

@@ -90,7 +90,7 @@ class Load:
         """End the engine."""
         totals = self.engine.stats().totals
         self.cached_tokens += totals.cached_prompt_tokens
-        self.loaded_tokens += totals.loaded_prompt_tokens
+        self.loaded_tokens += totals.loaded_prompt_tokens.total()
         self.engine.close()
 
     def _add(self) -> None:

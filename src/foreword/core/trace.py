@@ -6,6 +6,7 @@ what has not happened yet is None. Nothing is worked out here; see `foreword.met
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -122,6 +123,16 @@ class StepLog:
         """The step of that number; None where it is forgotten or has not begun."""
         record = self._ring[number % len(self._ring)]
         return record if record is not None and record.number == number else None
+
+
+def cached_by_source(num_cached: int, loaded: Mapping[str, int]) -> dict[str, int]:
+    """Cached prompt tokens by where they were when the request came.
+
+    Args:
+        num_cached: all of them.
+        loaded: tokens that came from a tier, by its name; some may have been evicted since.
+    """
+    return {"pool": max(0, num_cached - sum(loaded.values())), **loaded}
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ class AsyncEngine:
         self.tokenizer = engine.tokenizer
         self.config = engine.config
         self.model_name = engine.model_name
+        self.tier_names = engine.tier_names
         self.max_model_len = engine.max_model_len
         self.steps: StepLog = engine.steps
         self.backend: Mapping[str, Any] = engine.backend.describe()

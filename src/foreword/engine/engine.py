@@ -89,6 +89,7 @@ class Engine:
         self.tokenizer = tokenizer
         self.config = config
         self.model_name = model_name
+        self.tier_names = tuple(tier.name for tier in tiers)
         self.clock = clock
         cache = KVCache(config.cache, cache_root, context_cost)
         self._cost = CostModel()
@@ -302,9 +303,7 @@ class Engine:
             trace.num_loaded_tokens = dict(load.num_tokens)
             trace.load_wait_s = load.seconds
             trace.loaded = self.clock(), self.steps.latest
-            self.scheduler.add(
-                load.request, self.clock(), num_loaded_tokens=sum(load.num_tokens.values())
-            )
+            self.scheduler.add(load.request, self.clock(), loaded=load.num_tokens)
 
     def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
         by_request: dict[str, list[SequenceUpdate]] = {}

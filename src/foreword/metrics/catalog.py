@@ -122,13 +122,13 @@ WAITING_TOKENS = _gauge(
 PROMPT_TOKENS = _counter(
     "prompt_tokens",
     "Tokens of admitted prompts. A hit counts once: what a preempted sequence finds again is none.",
-    source="`cached` (their keys and values were in the pool), `loaded` (a tier below it gave "
+    source="`pool` (their keys and values were there), `memory`, `disk` (a tier below it gave "
     "them; only where there is one), `computed` (all others)",
 )
 SAVED = _counter(
     "prefix_cache_saved_seconds",
-    "Prefill that the prefix cache spared requests, at the speed measured on other prompts, less "
-    "their wait for blocks from other tiers. Nothing until a step has computed 64 tokens.",
+    "Prefill that the prefix cache spared requests, as predicted from measured steps, less their "
+    "wait for blocks from other tiers.",
 )
 GENERATION_TOKENS = _counter("generation_tokens", "Tokens generated.")
 COMPUTED_TOKENS = _counter("computed_tokens", "Tokens computed, of prompts and of answers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,10 +31,12 @@ class TokenCounts:
 
     Attributes:
         cached: prompt tokens that came from the prefix cache.
+        loaded: prompt tokens that came from a tier below the pool, by its name.
     """
 
     prompt: int = 0
     cached: int = 0
+    loaded: Counter[str] = field(default_factory=Counter)
     generated: int = 0
 
 

@@ -28,6 +28,7 @@ class Slot:
         parts_s: sum over requests of the time in each part of TTFT.
         prompt_tokens: tokens of their prompts.
         cached_tokens: those of them that came from the prefix cache.
+        loaded_tokens: those of them that came from a tier below the pool, by its name.
         generated_tokens: tokens generated for them.
     """
 
@@ -40,6 +41,7 @@ class Slot:
     parts_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    loaded_tokens: Counter[str] = field(default_factory=Counter)
     generated_tokens: int = 0
 
     def add(self, record: RequestRecord) -> None:
@@ -56,6 +58,7 @@ class Slot:
             self.tpot_s.add(record.tpot_s)
         self.prompt_tokens += record.usage.prompt
         self.cached_tokens += record.usage.cached
+        self.loaded_tokens.update(record.usage.loaded)
         self.generated_tokens += record.usage.generated
 
     def merge(self, other: Slot) -> None:
@@ -69,6 +72,7 @@ class Slot:
             self.parts_s[part] += seconds
         self.prompt_tokens += other.prompt_tokens
         self.cached_tokens += other.cached_tokens
+        self.loaded_tokens.update(other.loaded_tokens)
         self.generated_tokens += other.generated_tokens
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from foreword.core.request import FinishReason
 from foreword.core.step import TokenLogprob
@@ -42,7 +44,7 @@ class Counters:
         prompt_tokens: tokens of the prompts that have been admitted.
         cached_prompt_tokens: those of them that came from the cache. Only a request's first
             admission counts: what it finds again after a preemption is no hit.
-        loaded_prompt_tokens: those of the cached ones that a tier below the pool gave for it.
+        loaded_prompt_tokens: those of the cached ones that came from a tier, by its name.
         computed_tokens: tokens computed, prompt or not.
         recomputed_tokens: those of them that had been computed before a preemption.
         generated_tokens: tokens sampled.
@@ -52,7 +54,7 @@ class Counters:
     steps: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
-    loaded_prompt_tokens: int = 0
+    loaded_prompt_tokens: Counter[str] = field(default_factory=Counter)
     computed_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0
@@ -62,6 +64,23 @@ class Counters:
     def waste_ratio(self) -> float:
         """The part of all computed tokens that had been computed before a preemption."""
         return self.recomputed_tokens / self.computed_tokens if self.computed_tokens else 0.0
+
+    def admit(self, num_tokens: int, num_cached: int, loaded: Mapping[str, int]) -> None:
+        """Count a prompt.
+
+        Args:
+            loaded: what tiers gave for it; some of it may have been evicted since.
+        """
+        self.prompt_tokens += num_tokens
+        self.cached_prompt_tokens += num_cached
+        for tier, num_loaded in loaded.items():
+            counted = min(num_loaded, num_cached)
+            self.loaded_prompt_tokens[tier] += counted
+            num_cached -= counted
+
+    def copy(self) -> Counters:
+        """What they are now."""
+        return replace(self, loaded_prompt_tokens=self.loaded_prompt_tokens.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from itertools import count
 from sys import maxsize
 
@@ -23,7 +22,7 @@ from foreword.sched.policy import POLICIES
 from foreword.sched.queue import Line, WaitingQueue
 from foreword.sched.room import Room
 from foreword.sched.running import RunningSet
-from foreword.sched.sequence import Sequence, TrackedRequest
+from foreword.sched.sequence import NO_TIERS, Sequence, TrackedRequest
 
 _MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
 
@@ -122,7 +121,7 @@ class Scheduler:
             self.num_waiting,
             self.num_waiting_tokens,
             self._cache.usage,
-            replace(self._totals),
+            self._totals.copy(),
         )
 
     @property
@@ -130,11 +129,11 @@ class Scheduler:
         """The work in the step that has been planned and neither been applied nor failed."""
         return self._require_in_flight().load
 
-    def add(self, request: Request, now: float, *, num_loaded_tokens: int = 0) -> None:
+    def add(self, request: Request, now: float, *, loaded: Mapping[str, int] = NO_TIERS) -> None:
         """Queue a request.
 
         Args:
-            num_loaded_tokens: prompt tokens that have been put into the prefix cache for it; for
+            loaded: prompt tokens that have been put into the prefix cache for it, by tier; for
                 the counters only.
 
         Raises:
@@ -143,7 +142,7 @@ class Scheduler:
                 a request that has not ended.
         """
         self.check(request)
-        tracked = TrackedRequest(request, next(self._orders), now, num_loaded_tokens)
+        tracked = TrackedRequest(request, next(self._orders), now, loaded)
         seq = self._first_sequence(next(self._seq_ids), tracked)
         tracked.sequences.append(seq)
         self._requests[request.request_id] = tracked
@@ -346,9 +345,7 @@ class Scheduler:
             self._cache.count_hit(hit)
             tracked.admitted = True
             tracked.num_cached_tokens = seq.num_computed
-            self._totals.prompt_tokens += tracked.num_prompt_tokens
-            self._totals.cached_prompt_tokens += seq.num_computed
-            self._totals.loaded_prompt_tokens += min(seq.num_computed, tracked.num_loaded_tokens)
+            self._totals.admit(tracked.num_prompt_tokens, seq.num_computed, tracked.loaded)
         return True
 
     # --- results

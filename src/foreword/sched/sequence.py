@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, TokenLogprob
@@ -10,6 +10,7 @@ from foreword.kv import BlockTable, KVCache
 from foreword.sched.cost import StepLoad
 from foreword.sched.outputs import SequenceUpdate
 
+NO_TIERS: Mapping[str, int] = {}
 _MOST_PREEMPTIONS = 3  # of one sequence
 
 
@@ -24,7 +25,7 @@ class TrackedRequest:
         order: its place in the order of arrival.
         queued_s: when it was added.
         admitted: whether it has been part of a step.
-        num_loaded_tokens: prompt tokens put into the cache for it before it was added.
+        loaded: prompt tokens put into the cache for it before it was added, by their tier.
         num_cached_tokens: prompt tokens found in the cache at its first admission.
         prompt_logprobs: collected so far, for prompt tokens 1, 2, …
         sequences: those that have not ended. One until the prompt is computed, then one for each
@@ -34,8 +35,8 @@ class TrackedRequest:
     __slots__ = (
         "_prompt_logprobs_sent",
         "admitted",
+        "loaded",
         "num_cached_tokens",
-        "num_loaded_tokens",
         "num_prompt_tokens",
         "order",
         "penalised",
@@ -47,13 +48,13 @@ class TrackedRequest:
     )
 
     def __init__(
-        self, request: Request, order: int, queued_s: float, num_loaded_tokens: int = 0
+        self, request: Request, order: int, queued_s: float, loaded: Mapping[str, int] = NO_TIERS
     ) -> None:
         self.request = request
         self.order = order
         self.queued_s = queued_s
         self.admitted = False
-        self.num_loaded_tokens = num_loaded_tokens
+        self.loaded = loaded
         self.num_cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
         self.sequences: list[Sequence] = []

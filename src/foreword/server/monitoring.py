@@ -39,9 +39,8 @@ class Monitoring:
         self.observers: list[RequestObserver] = []
         self._shown = None
         if config.metrics:
-            tiers = not engine.config.tiers.is_empty
             metrics = ServingMetrics(
-                model_name, lambda: engine_readings(engine.stats(), tiers=tiers)
+                model_name, lambda: engine_readings(engine.stats(), engine.tier_names)
             )
             rolling = RollingStats()
             engine.on_step = metrics.stepped

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse
 
 from foreword import __version__
+from foreword.core.trace import cached_by_source
 from foreword.metrics.rolling import SLOT_S, RollingStats, Slot, total
 from foreword.metrics.sketch import Sketch
 from foreword.sched.outputs import SchedulerStats
@@ -74,7 +75,9 @@ def _engine(stats: SchedulerStats, block_size: int) -> dict[str, Any]:
         "waste_ratio": round(totals.waste_ratio, 4),
         "prompt_tokens": totals.prompt_tokens,
         "cached_tokens": totals.cached_prompt_tokens,
-        "loaded_tokens": totals.loaded_prompt_tokens,
+        "cached_by_source": cached_by_source(
+            totals.cached_prompt_tokens, totals.loaded_prompt_tokens
+        ),
         "generated_tokens": totals.generated_tokens,
     }
 
@@ -92,6 +95,7 @@ def _slot(slot: Slot) -> dict[str, Any]:
         },
         "prompt_tokens": slot.prompt_tokens,
         "cached_tokens": slot.cached_tokens,
+        "cached_by_source": cached_by_source(slot.cached_tokens, slot.loaded_tokens),
         "generated_tokens": slot.generated_tokens,
     }
 

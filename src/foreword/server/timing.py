@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from foreword.core.trace import RequestTrace
+from foreword.core.trace import RequestTrace, cached_by_source
 from foreword.metrics.record import RequestRecord
 from foreword.metrics.waterfall import Stretch, waterfall
 from foreword.server.service import Service
@@ -71,7 +71,7 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
         "active": {
             **_backend(service.engine.backend),
             "kv_cache_dtype": service.engine.config.cache.kv_cache_dtype,
-            "cached_tokens": _cached_by_tier(trace),
+            "cached_tokens": cached_by_source(trace.num_cached_tokens, trace.num_loaded_tokens),
             "saved_ms": _ms(trace.saved_s),
             "chunks": _num_chunks(trace),
             "preemptions": trace.preemptions,
@@ -81,12 +81,6 @@ def _head(service: Service, record: RequestRecord) -> dict[str, Any]:
 
 def _backend(description: Mapping[str, Any]) -> dict[str, Any]:
     return {ours: description[theirs] for theirs, ours in _ACTIVE.items() if theirs in description}
-
-
-def _cached_by_tier(trace: RequestTrace) -> dict[str, int]:
-    """Cached tokens by where they were when the request came."""
-    loaded = trace.num_loaded_tokens
-    return {"pool": max(0, trace.num_cached_tokens - sum(loaded.values())), **loaded}
 
 
 def _num_chunks(trace: RequestTrace) -> int:

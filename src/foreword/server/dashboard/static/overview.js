@@ -48,8 +48,14 @@ function tiles({ engine, window }) {
     tile("Requests", count(sum(window.requests)), trouble(window.requests)),
     tile("Running", count(engine.running), `${count(engine.waiting)} waiting`),
     tile("KV in use", share(blocks.referenced, blocks.total), `${share(blocks.cached, blocks.total)} cached`),
-    tile("Hit rate", share(window.cached_tokens, window.prompt_tokens), "of prompt tokens"),
+    tile("Hit rate", share(window.cached_tokens, window.prompt_tokens), sources(window)),
   ];
+}
+
+/** Where the hits were, if there is more than one place. */
+function sources({ cached_by_source: tokens, prompt_tokens: all }) {
+  const shown = Object.entries(tokens).map(([source, cached]) => `${source} ${share(cached, all)}`);
+  return shown.length > 1 ? shown.join(", ") : "of prompt tokens";
 }
 
 function tile(name, value, note = "") {
