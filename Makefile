@@ -62,8 +62,8 @@ bench-selftest: $(VENV)/.built $(VENV)/.dev  ## whether the measuring tools meas
 	$(BIN)/foreword pull smollm2:135m
 	$(BIN)/python -m pytest tests/selftest -m selftest -s $(PYTEST_ARGS)
 
-soak: $(VENV)/.built $(VENV)/.dev  ## the prefix cache and its tiers under random load, MINUTES (10) long
-	SOAK_S=$$(( $(or $(MINUTES),10) * 60 )) $(BIN)/python -m pytest tests/e2e/test_soak.py -q -s $(PYTEST_ARGS)
+soak: $(VENV)/.built $(VENV)/.dev  ## the prefix cache under random load, and a server whose requests never end, each for MINUTES (10)
+	SOAK_S=$$(( $(or $(MINUTES),10) * 60 )) $(BIN)/python -m pytest tests/e2e/test_soak.py tests/e2e/test_arrivals.py -q -s $(PYTEST_ARGS)
 
 # The C++ core with checks in it, each kind in a build folder of its own; not part of `make test`.
 SANITIZED = $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \

@@ -198,6 +198,6 @@ def until(seconds: float) -> Iterator[int]:
     return takewhile(lambda _: time.monotonic() < end_s, count())
 
 
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def resident_bytes(pid: int | str = "self") -> int:
+    """Memory of a process that is in RAM."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
