@@ -7,8 +7,10 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from foreword.config.admission import AdmissionConfig
@@ -16,7 +18,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.request import NOT_URGENT, Request, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.admission import Admission
-from foreword.engine.engine import Engine
+from foreword.engine.engine import Engine, Step
 from foreword.engine.outputs import RequestDelta
 from foreword.engine.progress import Progress, thread_stacks
 from foreword.errors import (
@@ -26,6 +28,7 @@ from foreword.errors import (
     InvalidRequestError,
 )
 from foreword.sched import SchedulerStats
+from foreword.text.budget import size
 
 _Result = TypeVar("_Result")
 
@@ -35,6 +38,8 @@ _DEFAULT_ADMISSION = AdmissionConfig()
 _STUCK_AFTER_S = 10.0
 _LAST_STEP_S = 5.0  # that the last step may take before the end goes on without it
 _INLINE_CHARS = 4096  # tokenising this much takes less time than a hop to another thread
+_QUICK_S = 1e-3  # so long a template may keep the event loop
+_FIRST_WORDS_S = 2e-3  # that the next step waits at most for first tokens to leave
 
 
 class AsyncEngine:
@@ -86,6 +91,8 @@ class AsyncEngine:
         self._between: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._progress = Progress(stuck_after_s)
+        self._first_words_left = threading.Event()
+        self._render_s = inf  # that the latest short conversation took
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._streams: dict[str, _Stream] = {}
@@ -165,15 +172,22 @@ class AsyncEngine:
         """`Tokenizer.encode_chat`, without holding up the event loop.
 
         Args:
-            on_rendered: called, in another thread, between the template and the tokenizer.
+            on_rendered: called, perhaps in another thread, between the template and the tokenizer.
             cache_salt: as for `Tokenizer.encode`.
         """
+        is_short = size(messages, _INLINE_CHARS) <= _INLINE_CHARS
 
         def encode() -> list[int]:
+            began_s = time.monotonic()
             text = self.tokenizer.render_chat(messages, **options)
+            if is_short:
+                self._render_s = time.monotonic() - began_s
             on_rendered()
             return self.tokenizer.encode_rendered(text, cache_salt=cache_salt)
 
+        # The template is somebody else's program: it runs here only where it was quick before.
+        if is_short and self._render_s < _QUICK_S:
+            return encode()
         return await asyncio.to_thread(encode)
 
     async def generate(
@@ -301,6 +315,11 @@ class AsyncEngine:
             if stream is not None:  # its reader may have left
                 stream.put(item)
 
+    def _deliver_first(self, items: list[tuple[str, RequestDelta | ForewordError]]) -> None:
+        self._deliver(items)
+        # Their readers write in the event loop's next turn, before this.
+        asyncio.get_running_loop().call_soon(self._first_words_left.set)
+
     def _die(self, error: ForewordError) -> None:
         self._accepting = False  # the thread may live a moment longer
         self._end_all(error)
@@ -346,9 +365,26 @@ class AsyncEngine:
             deltas = self._engine.apply(step)
         self._progress.made()
         if deltas:
-            self._post(self._deliver, [(delta.request_id, delta) for delta in deltas])
+            self._publish(deltas, step)
         if self.on_step is not None:
             self.on_step(step.record)
+
+    def _publish(self, deltas: list[RequestDelta], step: Step) -> None:
+        """Hand deltas to the event loop, first tokens first, and give these time to leave.
+
+        The next step would take all cores at once, and who writes them would wait for a turn.
+        """
+        prompts = {chunk.request_id for chunk in step.plan.notes.chunks}
+        items = [(delta.request_id, delta) for delta in deltas]
+        first_words = [item for item in items if item[0] in prompts]
+        if first_words:
+            self._first_words_left.clear()
+            self._post(self._deliver_first, first_words)
+            items = [item for item in items if item[0] not in prompts]
+        if items:
+            self._post(self._deliver, items)
+        if first_words:
+            self._first_words_left.wait(_FIRST_WORDS_S)
 
     def _post(self, function: Callable[[Any], None], argument: Any) -> None:
         assert self._loop is not None

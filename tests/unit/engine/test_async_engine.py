@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
@@ -13,6 +14,7 @@ from support.scripted import tiny_engine
 
 from foreword.core.params import SamplingParams
 from foreword.core.step import StepPlan
+from foreword.engine import async_engine
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import BackendError, EngineStoppedError, InvalidRequestError
 
@@ -86,6 +88,46 @@ def test_cancelling_a_waiting_request_means_it_is_never_computed() -> None:
         assert engine.stats().totals.prompt_tokens == len("say:first")
 
     run(scenario, on_step=lambda plan: gate.wait(10), max_num_seqs=1)
+
+
+def test_a_first_token_leaves_before_the_next_step_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_engine, "_FIRST_WORDS_S", 10.0)
+    events: list[str] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def on_step(plan: StepPlan) -> None:
+        events.append("step")
+        loops[0].call_soon_threadsafe(time.sleep, 0.02)  # the event loop is busy when it ends
+
+    async def scenario(engine: AsyncEngine) -> None:
+        loops.append(asyncio.get_running_loop())
+        async for _ in engine.generate([1, 2], SamplingParams(max_tokens=3)):
+            events.append("read")
+
+    run(scenario, on_step=on_step)
+    assert events[:3] == ["step", "read", "step"]
+
+
+def test_a_template_that_is_slow_does_not_hold_up_the_event_loop() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        threads: list[str] = []
+        render = engine.tokenizer.render_chat
+
+        def slowly(messages: Any, **options: Any) -> str:
+            threads.append(threading.current_thread().name)
+            time.sleep(pauses_s.pop(0))
+            return render(messages, **options)
+
+        pauses_s = [0.1, 0.0, 0.1, 0.0, 0.0, 0.0]
+        engine.tokenizer.render_chat = slowly  # type: ignore[method-assign]
+        for text in ["x"] * 5 + ["long" * 5000]:
+            ids = await engine.encode_chat([{"role": "user", "content": text}])
+            assert ids == list(f"user: {text}\nassistant: ".encode())
+        # Slow, quick; so here, but slow again; quick; so here; and a long one never.
+        here = [name == threading.main_thread().name for name in threads]
+        assert here == [False, False, True, False, True, False]
+
+    run(scenario)
 
 
 def test_shutdown_lets_running_requests_end() -> None:
