@@ -98,6 +98,23 @@ def test_pins_hold_until_they_are_undone(launch):
     assert cached(server) == 0
 
 
+@pytest.mark.parametrize("name", ["pin-0", "..%2F..%2Fetc", "%2Fetc%2Fpasswd", "x" * 5000, "%00"])
+def test_undoing_a_pin_that_is_none_changes_nothing(server, name):
+    before = server.get("/v1/cache").json()
+    reply = server.send("DELETE", f"/v1/cache/pin/{name}")
+    assert reply.status == 404
+    assert len(reply.body) < 500
+    assert server.get("/v1/cache").json() == before
+
+
+def test_less_than_a_block_pins_nothing(launch):
+    server = launch()
+    pin = server.post("/v1/cache/pin", {"prompt": "x"}).json()
+    assert pin["pinned_tokens"] == 0
+    assert server.send("DELETE", f"/v1/cache/pin/{pin['id']}").status == 200
+    assert server.get("/v1/cache").json()["blocks"]["pinned"] == 0
+
+
 def test_a_pin_ends_by_itself(launch):
     server = launch()
     server.post("/v1/cache/pin", {"prompt": LONG, "ttl_s": 0.05})

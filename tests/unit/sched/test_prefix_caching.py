@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from support.scheduling import World, check_outputs, make_request, prompt
 
+from foreword.sched.outputs import Counters
+
 
 @pytest.mark.parametrize("length", [*range(1, 35), 47, 48, 49, 127, 128, 129])
 def test_a_hit_changes_nothing_but_the_work(length: int) -> None:
@@ -62,6 +64,14 @@ def test_what_is_found_again_after_a_preemption_is_no_hit() -> None:
     assert totals.cached_prompt_tokens == 0
     assert totals.prompt_tokens == 4 * 33
     assert {update.num_cached_tokens for update in world.updates} == {0}
+
+
+def test_what_was_loaded_and_lost_again_is_no_hit() -> None:
+    counters = Counters()
+    counters.admit(100, 48, {"memory": 32, "disk": 64})
+    counters.admit(100, 0, {"disk": 64})
+    assert counters.loaded_prompt_tokens == {"memory": 32, "disk": 16}
+    assert (counters.prompt_tokens, counters.cached_prompt_tokens) == (200, 48)
 
 
 def test_unique_prompts_leave_nothing_behind() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,8 +12,10 @@ from support.scheduling import World, alone, check_outputs, make_request, prompt
 
 from foreword.core.request import Request
 from foreword.kv import BlockTable
+from foreword.kv.identity import BlockName
 from foreword.tiers.disk import DiskTier
 from foreword.tiers.loader import Load, TierLoader
+from foreword.tiers.memory import MemoryTier
 from foreword.tiers.store import BlockStore
 
 
@@ -201,6 +204,47 @@ def test_what_others_computed_meanwhile_is_not_loaded_over(tmp_path: Path) -> No
     world.run_steps()
     assert world.finish().num_tokens == {"disk": 48}
     world.store.close()
+
+
+class Hanging(MemoryTier):
+    """Memory that has everything and gives a block whenever it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 20)
+        self.going_on = threading.Semaphore(0)
+
+    def get(self, name: BlockName) -> bytes | None:
+        self.going_on.acquire(timeout=20)
+        return super().get(name)
+
+
+@pytest.mark.parametrize("num_given", [0, 2])
+def test_a_tier_that_hangs_costs_a_twentieth_of_computing_the_prompt(num_given: int) -> None:
+    now_s = 0.0
+    world, tier = World(budget=500), Hanging()
+    store = BlockStore([tier], world.backend.block_bytes, lambda: now_s)
+    loader = TierLoader(
+        world.cache, world.backend, store, lambda count, start: count / 96, lambda: now_s
+    )
+    request = ask("a", prompt(97))  # takes a second, six blocks
+    for index in range(6):
+        chain = world.cache.chain(list(request.prompt_token_ids), "")
+        tier.put(chain.name(index), bytes(world.backend.block_bytes))
+    assert loader.begin(request)
+    fetch = loader._loads["a"].fetch
+    for _ in range(num_given):
+        tier.going_on.release()
+    while len(fetch.contents) < num_given:
+        store.wait(0.01)
+    until_s = max(0.05, num_given / 6)  # what has come is worth so much
+    now_s = until_s - 0.001
+    assert loader.finished() == []
+    now_s = until_s + 0.001
+    (load,) = loader.finished()
+    assert load.num_tokens.total() == num_given * 16
+    assert not loader.has_work
+    tier.going_on.release(6)
+    store.close()
 
 
 def test_a_request_that_leaves_while_it_is_loaded_holds_nothing(tmp_path: Path) -> None:
