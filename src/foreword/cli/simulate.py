@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli.options import takes
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineOptions
 from foreword.config.scheduler import SCHEDULING_POLICIES
 from foreword.sim.cost import DEFAULT_PROFILE, CostProfile
@@ -28,11 +29,13 @@ _NOT_SIMULATED = (
 )
 
 
+@takes(AdmissionConfig, panel="Admission", skip=("queue_timeout_s",))
 @takes(SimSettings, panel="Simulation")
 @takes(EngineOptions, panel="Engine", skip=(*_NOT_SIMULATED, "scheduling_policy"))
 def simulate(
     engine: EngineOptions,
     settings: SimSettings,
+    admission: AdmissionConfig,
     workload: Annotated[
         str, typer.Option(help="fixed, chat, rag, code, mixed, burst, or trace:FILE.")
     ] = "chat",
@@ -103,6 +106,7 @@ def simulate(
             engine,
             profile,
             policies=scheduling_policy.split(","),
+            admission=admission,
             slo=slo if slo != Slo() else None,
             on_record=lambda policy, _: bars.update(bar, description=policy, advance=1),
         )

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from foreword.backends.null import NullBackend
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
-from foreword.core.request import Urgency
 from foreword.core.step import SequenceStep, StepPlan
+from foreword.engine.admission import Admission
 from foreword.engine.engine import Engine, Step
 from foreword.engine.outputs import RequestDelta
 from foreword.sched import StepLoad
@@ -40,6 +41,7 @@ class Replica:
 
     Args:
         number: tells replicas apart.
+        admission: what may queue.
         seed: of the noise of its steps.
 
     Attributes:
@@ -47,7 +49,14 @@ class Replica:
         between_steps_s: see `CostProfile`.
     """
 
-    def __init__(self, number: int, config: EngineConfig, profile: CostProfile, seed: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        config: EngineConfig,
+        admission: AdmissionConfig,
+        profile: CostProfile,
+        seed: int,
+    ) -> None:
         self.number = number
         self.between_steps_s = profile.between_steps_s
         self._profile = profile
@@ -57,18 +66,20 @@ class Replica:
             vocab_size=VOCAB_SIZE,
             block_size=config.cache.block_size,
             next_token=_answer,
-            on_step=self._compute,
+            on_step=self._pass_time,
             clock=self._clock,
             keeps_contents=False,
         )
         tokenizer = cast(Tokenizer, _OneWord())  # an engine asks no more of it
         self.engine = Engine(backend, tokenizer, config, model_name="simulated", clock=self._clock)
-        self.busy_s = 0.0
-        self.engine.warm_up()
-        self.busy_s = 0.0
+        self._admission = Admission(self.engine, admission)
         self._front_free_s = 0.0
         self._num_tokens_coming = 0
         self._step: Step | None = None
+        self._began_s = 0.0
+        self._timed: tuple[StepPlan | None, float] = (None, 0.0)
+        self.engine.warm_up()
+        self.busy_s = 0.0
 
     @property
     def num_uncached_tokens(self) -> int:
@@ -89,40 +100,52 @@ class Replica:
         request_id: str,
         token_ids: Sequence[int],
         max_tokens: int,
-        ttft_slo_ms: float | None,
+        arrival_s: float,
     ) -> None:
         """Queue a request that was received.
 
         Raises:
             InvalidRequestError: the engine refuses it.
+            OverloadedError: admission does.
         """
         self._clock.now_s = now_s
         self._num_tokens_coming -= len(token_ids)
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
         request = self.engine.make_request(
-            token_ids, params, request_id=request_id, urgency=Urgency(ttft_slo_ms=ttft_slo_ms)
+            token_ids, params, request_id=request_id, arrival_s=arrival_s
         )
+        self._admission.admit(request)
         self.engine.add(request)
 
     def begin(self, now_s: float) -> float | None:
         """Plan a step; return when it will end, None where there is nothing to compute."""
-        self._clock.now_s = now_s
+        self._clock.now_s = self._began_s = now_s
         self._step = self.engine.plan()
         if self._step is None:
             return None
-        self.engine.execute(self._step)  # which sets the clock on to the step's end
-        return self._clock.now_s
+        took_s = self._time(self._step.plan)
+        self.busy_s += took_s
+        return now_s + took_s
 
-    def end(self, now_s: float) -> list[RequestDelta]:
-        """Apply the step that was begun, at its end."""
+    def end(self) -> list[RequestDelta]:
+        """Give what the step brought that was begun; it is the time when it ends."""
         assert self._step is not None
-        self._clock.now_s = now_s
-        return self.engine.apply(self._step)
+        self._clock.now_s = self._began_s
+        self.engine.execute(self._step)  # which lets its time pass
+        deltas = self.engine.apply(self._step)
+        for delta in deltas:
+            if delta.finished:
+                self._admission.forget(delta.request_id)
+        return deltas
 
-    def _compute(self, plan: StepPlan) -> None:
-        seconds = self._steps.seconds(StepLoad.of(plan))
-        self.busy_s += seconds
-        self._clock.now_s += seconds
+    def _pass_time(self, plan: StepPlan) -> None:
+        self._clock.now_s += self._time(plan)
+
+    def _time(self, plan: StepPlan) -> float:
+        """How long a step takes: asked for when it begins, and again when it is executed."""
+        if plan is not self._timed[0]:
+            self._timed = plan, self._steps.seconds(StepLoad.of(plan))
+        return self._timed[1]
 
 
 def _answer(history: Sequence[int], step: SequenceStep, draw: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from foreword import __version__
 from foreword.bench.load.record import LoadResult, RequestRecord
 from foreword.bench.load.summary import LoadSummary, Slo
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineConfig
 from foreword.sched.outputs import Counters
 from foreword.sim.cost import CostProfile
@@ -73,7 +74,7 @@ class PolicyReport:
             "summary": self.summary.to_json(),
             "utilisation": self.utilisation,
             "hit_rate": hit_rate(self.totals),
-            "waste": waste(self.totals),
+            "waste_ratio": self.totals.waste_ratio,
             "totals": asdict(self.totals),
             "replicas": [
                 {
@@ -95,11 +96,6 @@ class PolicyReport:
 def hit_rate(totals: Counters) -> float:
     """Share of prompt tokens that came from the prefix cache."""
     return totals.cached_prompt_tokens / max(1, totals.prompt_tokens)
-
-
-def waste(totals: Counters) -> float:
-    """Share of computed tokens that had been computed before a preemption."""
-    return totals.recomputed_tokens / max(1, totals.computed_tokens)
 
 
 def _short(record: RequestRecord, replica: int) -> dict[str, Any]:
@@ -132,6 +128,7 @@ class SimReport:
     notes: Sequence[str]
     settings: SimSettings
     slo: Slo | None
+    admission: AdmissionConfig
     config: EngineConfig
     policies: Sequence[PolicyReport]
 
@@ -144,6 +141,7 @@ class SimReport:
             "workload": {"name": self.workload, **self.workload_settings, "notes": [*self.notes]},
             "settings": asdict(self.settings),
             "slo": self.slo and asdict(self.slo),
+            "admission": asdict(self.admission),
             "engine": {choice.name: choice.value for choice in self.config.choices},
             "policies": [policy.to_json() for policy in self.policies],
         }

@@ -11,7 +11,7 @@ from itertools import count
 from foreword.bench.load.plan import PlannedRequest
 from foreword.bench.load.record import ErrorKind, Failure, RequestRecord
 from foreword.engine.outputs import RequestDelta
-from foreword.errors import InvalidRequestError
+from foreword.errors import InvalidRequestError, OverloadedError
 from foreword.sim.curve import Curve
 from foreword.sim.replica import Replica
 from foreword.sim.router import Router
@@ -38,7 +38,6 @@ class Simulation:
     Args:
         replicas: fresh ones.
         reply_s: from the end of a step to when the client has its tokens.
-        ttft_slo_ms: what each request says its SLO is; policies may go by it.
         on_record: called with each record as it is made.
 
     Attributes:
@@ -53,12 +52,10 @@ class Simulation:
         router: Router,
         *,
         reply_s: float = 0.0,
-        ttft_slo_ms: float | None = None,
         on_record: Callable[[RequestRecord], None] | None = None,
     ) -> None:
         self._router = router
         self._reply_s = reply_s
-        self._ttft_slo_ms = ttft_slo_ms
         self._on_record = on_record
         self.records: list[list[RequestRecord]] = [[] for _ in replicas]
         self.curves = [Curve() for _ in replicas]
@@ -116,9 +113,14 @@ class Simulation:
     def _add(self, call: _Call, prompt: tuple[int, ...]) -> None:
         request_id, replica = str(call.planned.index), call.replica
         try:
-            replica.add(self._now_s, request_id, prompt, call.planned.max_tokens, self._ttft_slo_ms)
+            replica.add(
+                self._now_s, request_id, prompt, call.planned.max_tokens, arrival_s=call.sent_s
+            )
         except InvalidRequestError as error:
             self._close(request_id, Failure(ErrorKind.HTTP_STATUS, f"400: {error}"))
+            return
+        except OverloadedError as error:
+            self._close(request_id, Failure(ErrorKind.OVERLOADED, f"429: {error}"))
             return
         if replica.number not in self._busy:
             self._busy.add(replica.number)
@@ -132,7 +134,7 @@ class Simulation:
             self._at(ends_s, partial(self._end, replica))
 
     def _end(self, replica: Replica) -> None:
-        for delta in replica.end(self._now_s):
+        for delta in replica.end():
             self._take(delta)
         self.curves[replica.number].note(self._now_s, replica.engine.stats)
         self._at(self._now_s + replica.between_steps_s, partial(self._begin, replica), _PLANNING)
@@ -168,7 +170,7 @@ def _record(call: _Call, failure: Failure | None, ended_s: float) -> RequestReco
         token_times_s=times_s,
         ended_s=ended_s,
         failure=failure,
-        status=400 if failure else 200,
+        status=int(failure.detail[:3]) if failure else 200,
         finish_reason=None if failure else "length",
         planned_prompt_tokens=call.planned.prompt_tokens,
         prompt_tokens=call.num_prompt_tokens,

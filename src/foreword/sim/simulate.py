@@ -12,6 +12,7 @@ from foreword.bench.load.record import LoadResult, RequestRecord
 from foreword.bench.load.run import no_garbage_collection
 from foreword.bench.load.summary import Slo, summarise
 from foreword.bench.load.workloads import Recipe, draw_requests
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import Choice, EngineConfig, EngineOptions, resolve
 from foreword.errors import ConfigError
 from foreword.sim.cost import CostProfile
@@ -20,6 +21,8 @@ from foreword.sim.report import PolicyReport, ReplicaReport, SimReport
 from foreword.sim.router import ROUTERS
 from foreword.sim.run import Simulation
 from foreword.sim.settings import SimSettings
+
+_DEFAULT_ADMISSION = AdmissionConfig()
 
 Told = Callable[[str, RequestRecord], None]
 """Called when a request is over, with the policy under which it ran."""
@@ -32,6 +35,7 @@ def simulate(
     profile: CostProfile,
     *,
     policies: Sequence[str],
+    admission: AdmissionConfig = _DEFAULT_ADMISSION,
     slo: Slo | None = None,
     on_record: Told | None = None,
 ) -> SimReport:
@@ -39,6 +43,8 @@ def simulate(
 
     Args:
         options: of the engines; what model and machine would decide, the profile does.
+        admission: what may queue; nobody is ended for waiting too long.
+        slo: for goodput.
 
     Raises:
         ConfigError: a policy, workload or option that cannot work.
@@ -46,7 +52,13 @@ def simulate(
     configs = [engine_config(replace(options, scheduling_policy=p), profile) for p in policies]
     if not configs:
         raise ConfigError("scheduling_policy", "name at least one")
-    reports = [_run(recipe, settings, config, profile, slo, on_record) for config in configs]
+    reports = []
+    for config in configs:
+        replicas = [
+            Replica(number, config, admission, profile, settings.noise_seed)
+            for number in range(settings.replicas)
+        ]
+        reports.append(_run(recipe, settings, replicas, profile.reply_s, slo, on_record))
     return SimReport(
         profile=profile,
         workload=recipe.name,
@@ -54,6 +66,7 @@ def simulate(
         notes=recipe.notes(),
         settings=settings,
         slo=slo,
+        admission=admission,
         config=configs[0],
         policies=reports,
     )
@@ -85,20 +98,16 @@ def _corpus() -> Corpus:
 def _run(
     recipe: Recipe,
     settings: SimSettings,
-    config: EngineConfig,
-    profile: CostProfile,
+    replicas: Sequence[Replica],
+    reply_s: float,
     slo: Slo | None,
     on_record: Told | None,
 ) -> PolicyReport:
-    policy = config.scheduler.scheduling_policy
-    replicas = [
-        Replica(number, config, profile, settings.noise_seed) for number in range(settings.replicas)
-    ]
+    policy = replicas[0].engine.config.scheduler.scheduling_policy
     simulation = Simulation(
         replicas,
         ROUTERS[settings.router](replicas),
-        reply_s=profile.reply_s,
-        ttft_slo_ms=None if slo is None else slo.ttft_ms,
+        reply_s=reply_s,
         on_record=on_record and (lambda record: on_record(policy, record)),
     )
     requests = draw_requests(

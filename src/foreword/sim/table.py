@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from foreword.bench.load.summary import summarise
-from foreword.sim.report import PolicyReport, SimReport, hit_rate, waste
+from foreword.sim.report import PolicyReport, SimReport, hit_rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +49,7 @@ def _figures(policy: PolicyReport) -> dict[str, str]:
         "prompt tokens cached": f"{hit_rate(totals):.1%}",
         "time spent computing": f"{policy.utilisation:.1%}",
         "preemptions": f"{totals.preemptions:,}",
-        "tokens computed again": f"{waste(totals):.1%}",
+        "tokens computed again": f"{totals.waste_ratio:.1%}",
     }
 
 

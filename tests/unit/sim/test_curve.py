@@ -14,7 +14,13 @@ def test_a_long_run_has_few_points_over_its_whole_length() -> None:
     def look() -> SchedulerStats:
         nonlocal looked
         looked += 1
-        return SchedulerStats(1, 2, KVUsage(1, 1, 0, 0), Counters(computed_tokens=looked))
+        return SchedulerStats(
+            num_running=1,
+            num_waiting=2,
+            num_waiting_tokens=3,
+            blocks=KVUsage(1, 1, 0, 0),
+            totals=Counters(computed_tokens=looked),
+        )
 
     for number in range(100_000):
         curve.note(number * 0.01, look)

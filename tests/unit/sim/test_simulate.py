@@ -16,10 +16,11 @@ from foreword.bench.load.record import RequestRecord
 from foreword.bench.load.summary import Slo
 from foreword.bench.load.trace import Trace
 from foreword.bench.load.workloads import Burst, Chat, Fixed, Mixed, Rag, Recipe
+from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineOptions
 from foreword.errors import ConfigError
 from foreword.sim.cost import CostProfile
-from foreword.sim.report import PolicyReport, SimReport, hit_rate, waste
+from foreword.sim.report import PolicyReport, SimReport, hit_rate
 from foreword.sim.settings import SimSettings
 from foreword.sim.simulate import simulate
 
@@ -41,12 +42,21 @@ def run(
     profile: CostProfile = PROFILE,
     policies: tuple[str, ...] = ("fcfs",),
     slo: Slo | None = None,
+    admission: AdmissionConfig | None = None,
     max_num_batched_tokens: int = 512,
     num_blocks: int | None = None,
     **settings: Any,
 ) -> SimReport:
     options = EngineOptions(max_num_batched_tokens=max_num_batched_tokens, num_blocks=num_blocks)
-    return simulate(recipe, SimSettings(**settings), options, profile, policies=policies, slo=slo)
+    return simulate(
+        recipe,
+        SimSettings(**settings),
+        options,
+        profile,
+        policies=policies,
+        admission=admission or AdmissionConfig(),
+        slo=slo,
+    )
 
 
 def only(report: SimReport) -> PolicyReport:
@@ -216,13 +226,28 @@ def test_goodput_counts_what_kept_the_slo() -> None:
     assert only(report).summary.goodput_share == kept / 100
 
 
-def test_too_few_blocks_cost_preemptions_and_no_request() -> None:
-    recipe = Burst(size=8, prompt_tokens=32, output_tokens=64)
-    policy = only(run(recipe, num_prompts=8, num_blocks=16))
-    assert policy.summary.good == 8
+def test_too_few_blocks_cost_preemptions_and_no_request(tmp_path: Path) -> None:
+    """Answers that turn out longer than the ones before them outgrow the pool."""
+    path = tmp_path / "trace.jsonl"
+    rows = [(second, 2) for second in range(20)] + [(20, 300)] * 8
+    path.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "timestamp": second * 1000,
+                    "input_length": 32,
+                    "output_length": output,
+                    "hash_ids": [number],
+                }
+            )
+            for number, (second, output) in enumerate(rows)
+        )
+    )
+    policy = only(run(Trace(path=str(path)), num_blocks=40))
+    assert policy.summary.good == 28
     assert policy.totals.preemptions > 0
-    assert 0 < waste(policy.totals) < 0.9
-    assert only(run(recipe, num_prompts=8)).totals.preemptions == 0
+    assert 0 < policy.totals.waste_ratio < 0.9
+    assert only(run(Trace(path=str(path)))).totals.preemptions == 0
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_the_others_go_on() -> None:
@@ -230,6 +255,28 @@ def test_a_prompt_that_does_not_fit_is_refused_and_the_others_go_on() -> None:
     policy = only(report)
     assert (policy.summary.good, policy.summary.errors) == (2, {"http status": 2})
     assert "5000 tokens" in policy.to_json()["requests"][1]["failure"]
+
+
+def test_admission_refuses_what_would_come_too_late() -> None:
+    """D/D/1 again, at three times what it bears: who is admitted comes in time."""
+    recipe = Fixed(prompt_tokens=(64,), output_tokens=1)
+    options: dict[str, Any] = {
+        "num_prompts": 300,
+        "request_rate": 3 / step_s(64),
+        "burstiness": inf,
+        "max_num_batched_tokens": 64,
+        "slo": Slo(ttft_ms=500),
+    }
+    limited = only(run(recipe, admission=AdmissionConfig(ttft_slo_ms=500), **options)).summary
+    assert 100 <= limited.good <= 110  # those that are served while the others come
+    assert limited.errors == {"overloaded": 300 - limited.good}
+    assert limited.ttft_ms is not None
+    assert 400 < limited.ttft_ms.p90 <= limited.ttft_ms.max < 550
+    unlimited = only(run(recipe, **options)).summary
+    assert (unlimited.good, unlimited.errors) == (300, {})
+    assert limited.goodput_share is not None
+    assert unlimited.goodput_share is not None
+    assert limited.goodput_share > 5 * unlimited.goodput_share
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
