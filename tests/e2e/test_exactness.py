@@ -6,6 +6,7 @@ import pydoc_data.topics
 from pathlib import Path
 
 import pytest
+from support.scheduling import make_short_sighted
 
 from foreword import LLM, SamplingParams
 from foreword.errors import ContextLengthError
@@ -54,6 +55,7 @@ def test_at_any_chunk_size(
 
 def test_after_preemption(smollm2_path: Path, compute: str, alone: list[Answer]) -> None:
     llm = LLM(str(smollm2_path), compute=compute, num_blocks=32, enable_prefix_caching=False)
+    make_short_sighted(llm.engine.scheduler)
     assert answers(llm, PROMPTS) == alone
     assert llm.engine.stats().totals.preemptions > 0
 
