@@ -49,7 +49,8 @@ def test_a_request_that_waited_names_who_was_served(launch):
     assert "token budget" in shown
     assert "a step was running when it came" in shown
     rows = re.findall(r"^(\w+) +([\d.]+) ms +\d+%", shown, re.M)
-    [ttft] = re.findall(r"TTFT ([\d.]+) ms", shown)
+    [(ttft, predicted)] = re.findall(r"TTFT ([\d.]+) ms, predicted ([\d.]+)", shown)
+    assert float(predicted) > 0
     assert sum(float(ms) for _, ms in rows) == pytest.approx(float(ttft), abs=0.05 * len(rows))
     assert [name for name, _ in rows][-1] == "write"
 

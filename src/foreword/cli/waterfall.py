@@ -86,6 +86,8 @@ def _head(found: dict[str, Any]) -> Iterator[str]:
         f"{_count(usage['prompt_tokens'], 'prompt token')}, {usage['cached_tokens']} cached",
         f"{usage['completion_tokens']} generated",
     ]
+    if found["ttft_ms"] is not None and found["predicted_ttft_ms"] is not None:
+        facts[0] += f", predicted {found['predicted_ttft_ms']:.1f}"
     if found["tpot_ms"] is not None:
         facts[-1] += f", {found['tpot_ms']:.1f} ms each"
     if found["e2e_ms"] is not None and found["stream"]:

@@ -105,8 +105,8 @@ class Admission:
         ]
         if hurt:
             raise OverloadedError(
-                f"the server's time is promised: {len(hurt)} requests that came before this one, "
-                "and that it would pass, would miss their ttft_slo_ms",
+                "it would go ahead of requests that came before it, and "
+                f"{len(hurt)} of these would miss their ttft_slo_ms",
                 retry_after_s=max(each.due_s for each in hurt) - now,
             )
         for each in passed:

@@ -12,20 +12,21 @@ from typing import Any
 import pytest
 from support.scripted import tiny_engine
 
+from foreword.config.admission import AdmissionConfig
 from foreword.core.params import SamplingParams
 from foreword.core.step import StepPlan
 from foreword.engine import async_engine
 from foreword.engine.async_engine import AsyncEngine
-from foreword.errors import BackendError, EngineStoppedError, InvalidRequestError
+from foreword.errors import BackendError, EngineStoppedError, InvalidRequestError, OverloadedError
 
 Scenario = Callable[[AsyncEngine], Coroutine[Any, Any, None]]
 
 
-def run(scenario: Scenario, **options: Any) -> None:
+def run(scenario: Scenario, limits: AdmissionConfig | None = None, **options: Any) -> None:
     """Run a scenario against a started engine, and stop it."""
 
     async def main() -> None:
-        engine = AsyncEngine(tiny_engine(**options))
+        engine = AsyncEngine(tiny_engine(**options), limits or AdmissionConfig())
         await engine.start()
         try:
             await asyncio.wait_for(scenario(engine), 20)
@@ -257,3 +258,40 @@ def test_work_between_steps_that_comes_too_late_is_told_so() -> None:
                 await waiting
 
     asyncio.run(main())
+
+
+def test_thousands_at_once_are_answered_or_refused() -> None:
+    async def scenario(engine: AsyncEngine) -> None:
+        asked = (text_of(engine, f"say:{number}") for number in range(4000))
+        texts = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [text for text in texts if isinstance(text, OverloadedError)]
+        served = {number: text for number, text in enumerate(texts) if isinstance(text, str)}
+        assert len(refused) + len(served) == 4000
+        assert len(served) >= 200
+        assert all(text == str(number) for number, text in served.items())
+        await until(lambda: idle(engine))
+        assert engine.has_room
+
+    run(scenario, AdmissionConfig(max_queue_requests=200))
+
+
+def test_who_leaves_while_it_waits_makes_room() -> None:
+    gate = threading.Event()
+
+    async def scenario(engine: AsyncEngine) -> None:
+        first = asyncio.ensure_future(text_of(engine, "say:first"))
+        await until(lambda: engine.steps.next_number > 0)
+        waiting = asyncio.ensure_future(text_of(engine, "say:second"))
+        await asyncio.sleep(0)
+        assert not engine.has_room
+        with pytest.raises(OverloadedError):
+            await text_of(engine, "say:third")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert engine.has_room  # while the step still runs
+        third = asyncio.ensure_future(text_of(engine, "say:third"))
+        await asyncio.sleep(0)
+        gate.set()
+        assert (await first, await third) == ("first", "third")
+
+    run(scenario, AdmissionConfig(max_queue_requests=1), on_step=lambda plan: bool(gate.wait(10)))

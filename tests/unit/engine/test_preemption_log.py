@@ -17,7 +17,7 @@ def test_a_burst_is_one_line_and_the_next_tells_what_came_meanwhile(
     with caplog.at_level(logging.WARNING):
         for number in range(1, 100):
             totals = Counters(computed_tokens=1000, recomputed_tokens=25, preemptions=number)
-            log.note(SchedulerStats(3, 7, usage, totals), 5.0 + number / 8)
+            log.note(SchedulerStats(3, 7, 70, usage, totals), 5.0 + number / 8)
     first, second = (record.getMessage() for record in caplog.records)
     assert first == (
         "KV blocks ran out: 1 sequences gave theirs up and will be computed again "
