@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from foreword.core.request import FinishReason
 from foreword.core.step import TokenLogprob
@@ -59,6 +59,12 @@ class Counters:
     recomputed_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
+
+    def __add__(self, other: Counters) -> Counters:
+        """The sums of two schedulers."""
+        return Counters(
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
+        )
 
     @property
     def waste_ratio(self) -> float:

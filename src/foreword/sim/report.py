@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -55,10 +55,7 @@ class PolicyReport:
     @cached_property
     def totals(self) -> Counters:
         """The counters of all replicas, added up."""
-        sums = Counters()
-        for name in asdict(sums):
-            setattr(sums, name, sum(getattr(each.totals, name) for each in self.replicas))
-        return sums
+        return sum((replica.totals for replica in self.replicas), Counters())
 
     @property
     def utilisation(self) -> float:
@@ -75,12 +72,12 @@ class PolicyReport:
             "utilisation": self.utilisation,
             "hit_rate": hit_rate(self.totals),
             "waste_ratio": self.totals.waste_ratio,
-            "totals": asdict(self.totals),
+            "totals": _plain(self.totals),
             "replicas": [
                 {
                     "requests": len(replica.result.records),
                     "busy_s": replica.busy_s,
-                    "totals": asdict(replica.totals),
+                    "totals": _plain(replica.totals),
                     "points": [point._asdict() for point in replica.points],
                 }
                 for replica in self.replicas
@@ -96,6 +93,12 @@ class PolicyReport:
 def hit_rate(totals: Counters) -> float:
     """Share of prompt tokens that came from the prefix cache."""
     return totals.cached_prompt_tokens / max(1, totals.prompt_tokens)
+
+
+def _plain(totals: Counters) -> dict[str, int]:
+    """Without what tiers would have loaded: there are none."""
+    names = (each.name for each in fields(totals) if each.name != "loaded_prompt_tokens")
+    return {name: getattr(totals, name) for name in names}
 
 
 def _short(record: RequestRecord, replica: int) -> dict[str, Any]:
