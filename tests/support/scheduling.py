@@ -283,7 +283,9 @@ class World:
         fills = self.config.scheduling_policy == "fcfs" and self.config.tpot_slo_ms is None
         if not fills and plan.notes.chunks:
             return
-        head, oldest = next(iter(scheduler._waiting)), scheduler._waiting.longest_waiting
+        line = scheduler._waiting.line(scheduler._running.part_way)
+        head = next(seq for seq in line if seq in scheduler._waiting)
+        oldest = scheduler._waiting.longest_waiting
         if self.caching and self._computes_prefix_of(head, plan):
             return
         limit = min(self.config.max_num_seqs, self.config.max_num_batched_tokens)

@@ -53,6 +53,8 @@ class Request:
     everything below is a function of its inputs. ``max_tokens`` is resolved: never None, and
     prompt + max_tokens fits the context. ``eos_token_ids`` is empty with ``ignore_eos``.
     Only requests with the same ``cache_salt`` find each other's blocks in the prefix cache.
+    Those with the same ``tenant`` share one part of the machine among them, see
+    `foreword.sched.fair`.
     """
 
     request_id: str
@@ -64,3 +66,4 @@ class Request:
     arrival_s: float = 0.0
     cache_salt: str = ""
     urgency: Urgency = NOT_URGENT
+    tenant: str = ""

@@ -200,6 +200,7 @@ class AsyncEngine:
         cache_salt: str = "",
         trace: RequestTrace | None = None,
         urgency: Urgency = NOT_URGENT,
+        tenant: str = "",
     ) -> AsyncIterator[RequestDelta]:
         """Run a request and yield its deltas. Closing the iterator aborts the request.
 
@@ -207,6 +208,7 @@ class AsyncEngine:
             cache_salt: only requests with the same one share computed blocks.
             trace: is filled in as the request gets on.
             urgency: for the scheduling policy.
+            tenant: who asks: each gets the same share of the steps.
 
         Raises:
             InvalidRequestError: it cannot be served as written; before any delta.
@@ -224,6 +226,7 @@ class AsyncEngine:
             arrival_s=arrival_s,
             cache_salt=cache_salt,
             urgency=urgency,
+            tenant=tenant,
         )
         if request.request_id in self._streams:
             raise InvalidRequestError(

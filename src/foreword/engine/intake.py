@@ -49,6 +49,7 @@ class Intake:
         arrival_s: float | None = None,
         cache_salt: str = "",
         urgency: Urgency = NOT_URGENT,
+        tenant: str = "",
     ) -> Request:
         """Check a request and complete it.
 
@@ -72,6 +73,7 @@ class Intake:
             arrival_s=self._clock() if arrival_s is None else arrival_s,
             cache_salt=cache_salt,
             urgency=urgency,
+            tenant=tenant,
         )
 
     def _check_prompt(self, prompt: tuple[int, ...]) -> None:

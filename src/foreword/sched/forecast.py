@@ -10,10 +10,11 @@ from typing import NamedTuple
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
 from foreword.sched.cost import CostModel, StepLoad
+from foreword.sched.fair import FairQueue
 from foreword.sched.growth import Growth
 from foreword.sched.packing import Packing
 from foreword.sched.policy import Policy
-from foreword.sched.queue import WaitingQueue, rank
+from foreword.sched.queue import rank
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import Sequence
 
@@ -82,7 +83,7 @@ class Forecaster:
         cost: CostModel,
         cache: KVCache,
         running: RunningSet,
-        waiting: WaitingQueue,
+        waiting: FairQueue,
         growth: Growth,
         max_running: int,
     ) -> None:

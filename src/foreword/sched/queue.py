@@ -67,6 +67,14 @@ class WaitingQueue:
             self.num_tokens -= self._loads[at].num_tokens
             del self._line[at], self._loads[at]
 
+    def split(self, num_tokens: int) -> tuple[list[StepLoad], list[Sequence]]:
+        """The work of the first, with so many tokens in all at least, and who comes after them."""
+        at, total = 0, 0
+        while at < len(self._loads) and total < num_tokens:
+            total += self._loads[at].num_tokens
+            at += 1
+        return self._loads[:at], [each for _, each in self._line[at:]]
+
     def around(self, seq: Sequence) -> tuple[list[StepLoad], list[Sequence]]:
         """The work of those that go before a sequence that is not here, and who goes after it."""
         at = bisect_left(self._line, rank(self._policy, seq), key=_first)
@@ -77,23 +85,34 @@ class Line:
     """The prompts that a step may serve, one after the other: part-way ones and waiting ones.
 
     Lazy, so that a long queue costs nothing.
+
+    Attributes:
+        oldest: the part-way one and the waiting one that came first.
     """
 
     def __init__(self, policy: Policy, part_way: Iterable[Sequence], waiting: WaitingQueue) -> None:
         ranked = [(rank(policy, seq), seq) for seq in part_way]
+        oldest = [min((seq for _, seq in ranked), key=_age, default=None), waiting.longest_waiting]
+        self.oldest = [seq for seq in oldest if seq is not None]
         self._part_way = deque(sorted(ranked, key=_first))
         self._waiting = waiting.ranked()
         self._next_waiting = next(self._waiting, None)
         self._num_left = len(ranked) + len(waiting)
 
     def __iter__(self) -> Iterator[Sequence]:
-        while (seq := self.first) is not None:
-            self._num_left -= 1
-            if self._part_way and self._part_way[0][1] is seq:
-                self._part_way.popleft()
-            else:
-                self._next_waiting = next(self._waiting, None)
-            yield seq
+        while self.first is not None:
+            yield self.pop()
+
+    def pop(self) -> Sequence:
+        """Hand out the one that comes next; there must be one."""
+        seq = self.first
+        assert seq is not None
+        self._num_left -= 1
+        if self._part_way and self._part_way[0][1] is seq:
+            self._part_way.popleft()
+        else:
+            self._next_waiting = next(self._waiting, None)
+        return seq
 
     @property
     def first(self) -> Sequence | None:
@@ -111,6 +130,10 @@ class Line:
     def close(self) -> None:
         """Hand out no more waiting ones."""
         self._next_waiting = None
+
+
+def _age(seq: Sequence) -> tuple[int, int]:
+    return seq.rank
 
 
 def _first(entry: tuple[Rank, Sequence]) -> Rank:

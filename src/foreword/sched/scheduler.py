@@ -14,12 +14,12 @@ from foreword.errors import BackendError, ContextLengthError, InvalidRequestErro
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
 from foreword.sched.cost import CostModel, StepLoad
+from foreword.sched.fair import FairQueue
 from foreword.sched.forecast import Forecast, Forecaster
 from foreword.sched.growth import Growth
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
 from foreword.sched.policy import POLICIES
-from foreword.sched.queue import Line, WaitingQueue
 from foreword.sched.room import Room
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import NO_TIERS, Sequence, TrackedRequest
@@ -65,7 +65,7 @@ class Scheduler:
         self._running = RunningSet()
         self._growth = Growth()
         self._room = Room(cache, self._running, self._growth)
-        self._waiting = WaitingQueue(self._policy)
+        self._waiting = FairQueue(self._policy)
         self._forecaster = Forecaster(
             self._policy,
             self._packing,
@@ -278,11 +278,9 @@ class Scheduler:
 
     def _plan_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
-        part_way = self._running.part_way
         batch.slots = self._running.num_slots
-        line = Line(self._policy, part_way, self._waiting)
-        candidates = (next(iter(part_way), None), self._waiting.longest_waiting)
-        aged = self._packing.aged((seq for seq in candidates if seq), now)
+        line = self._waiting.line(self._running.part_way)
+        aged = self._packing.aged(line.oldest, now)
         if aged is line.first:
             aged = None  # it needs no share: it may have all
         if aged is not None:
@@ -324,7 +322,9 @@ class Scheduler:
             if not self._start(seq, slots, batch):
                 return "blocks"
             batch.slots = slots
-        batch.add(seq, min(seq.num_missing, most))
+        count = min(seq.num_missing, most)
+        batch.add(seq, count)
+        self._waiting.take(seq, count)
         return None
 
     def _start(self, seq: Sequence, slots: int, batch: Batch) -> bool:

@@ -29,7 +29,7 @@ class Generation:
         prompts: token ids, a list for each prompt.
         urgency: of all of them.
         param: how the caller spells the parameter that holds the prompt.
-        cache_salt: see `foreword.core.request.Request`.
+        cache_salt, tenant: see `foreword.core.request.Request`.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Generation:
         urgency: Urgency,
         param: str,
         cache_salt: str,
+        tenant: str,
     ) -> None:
         self.record = record
         self.prompts = prompts
@@ -51,6 +52,7 @@ class Generation:
         self._urgency = urgency
         self._engine = engine
         self._cache_salt = cache_salt
+        self._tenant = tenant
         self._history = history
         self._observers = observers
         self._names: Mapping[str, str] = {"prompt": param}
@@ -134,6 +136,7 @@ class Generation:
             cache_salt=self._cache_salt,
             trace=self._traces[index],
             urgency=self._urgency,
+            tenant=self._tenant,
         )
 
     def _take_in(self, index: int, delta: RequestDelta) -> None:

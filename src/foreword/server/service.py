@@ -108,7 +108,13 @@ class Service:
             urgency=urgency,
             param=param,
             cache_salt=self.cache_salt(request, cache_salt),
+            tenant=self.tenant(request),
         )
+
+    def tenant(self, request: Request) -> str:
+        """Who asks: the digest of the API key, where there are keys."""
+        key: bytes | None = request.scope["api_key"]
+        return key.hex() if self.config.api_key and key else ""
 
     def cache_salt(self, request: Request, asked: str | None) -> str:
         """Who shares computed blocks with a request: those with the same salt."""
