@@ -18,6 +18,7 @@ from foreword.core.params import SamplingParams
 from foreword.core.request import NOT_URGENT, Request, Urgency
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.admission import Admission
+from foreword.engine.delta_stream import DeltaStream
 from foreword.engine.engine import Engine, Step
 from foreword.engine.outputs import RequestDelta
 from foreword.engine.progress import Progress, thread_stacks
@@ -95,7 +96,7 @@ class AsyncEngine:
         self._render_s = inf  # that the latest short conversation took
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, DeltaStream] = {}
         self._errands: set[concurrent.futures.Future[Any]] = set()  # of `between_steps`
         self._drained: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -234,7 +235,7 @@ class AsyncEngine:
             )
         trace = RequestTrace() if trace is None else trace
         self._queue(request, trace)
-        stream = self._streams[request.request_id] = _Stream()
+        stream = self._streams[request.request_id] = DeltaStream()
         expiry = asyncio.get_running_loop().call_later(
             self._admission.timeout_s, self._expire, request, trace, stream
         )
@@ -293,7 +294,7 @@ class AsyncEngine:
             self._progress.work_came()
             self._lock.notify()
 
-    def _expire(self, request: Request, trace: RequestTrace, stream: _Stream) -> None:
+    def _expire(self, request: Request, trace: RequestTrace, stream: DeltaStream) -> None:
         """End a request that has waited for too long."""
         if not trace.chunks:
             with self._lock:
@@ -393,24 +394,3 @@ class AsyncEngine:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the event loop has closed: nobody is listening
             self._loop.call_soon_threadsafe(function, argument)
-
-
-class _Stream:
-    """One request's deltas on their way from the step loop to their reader."""
-
-    def __init__(self) -> None:
-        self._items: deque[RequestDelta | ForewordError] = deque()
-        self._arrived = asyncio.Event()
-
-    def put(self, item: RequestDelta | ForewordError) -> None:
-        self._items.append(item)
-        self._arrived.set()
-
-    async def get(self) -> RequestDelta:
-        while not self._items:
-            self._arrived.clear()
-            await self._arrived.wait()
-        item = self._items.popleft()
-        if isinstance(item, ForewordError):
-            raise item
-        return item
