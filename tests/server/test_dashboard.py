@@ -92,6 +92,10 @@ def test_it_begins_empty_and_follows_what_happens(launch, visit):
     expect(page.locator("#no-requests")).to_be_hidden()
     expect(tile(page, "TTFT p50")).to_contain_text("ms")
     expect(tile(page, "Requests")).to_have_text("1")
+    late = {"prompt": "x" * 4000, "ttft_slo_ms": 0.01}
+    assert server.post(TEXT, late).status == 429
+    expect(page.get_by_text("0 failed, 0 aborted, 1 refused")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"predicted ± [\d.]+ %"))).to_be_visible()
     assert page.locator("#parts rect").count() >= 2
 
 

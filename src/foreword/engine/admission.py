@@ -20,12 +20,11 @@ class _Promise:
     Attributes:
         due_s: when its first token is due, on the engine's clock.
         slack_s: for how long others may still go ahead of it, as predicted.
-        priority: who has a smaller one may do so for longer.
     """
 
+    request: Request
     due_s: float
     slack_s: float
-    priority: int
 
 
 class Admission:
@@ -33,8 +32,8 @@ class Admission:
 
     A request is admitted if it is predicted to keep its SLO, and if none of those that it would
     pass, and that would keep theirs, would miss it by that. So order by length costs nobody what
-    was promised; with the policy ``priority``, a higher one may. Whoever wants nothing generated
-    has no SLO. All calls come under the lock that guards the engine.
+    was promised. Another tenant's share may, and a higher priority where the policy goes by it.
+    Whoever wants nothing generated has no SLO. To be called under the lock that guards the engine.
     """
 
     def __init__(self, engine: Engine, config: AdmissionConfig) -> None:
@@ -92,7 +91,6 @@ class Admission:
 
     def _promise(self, request: Request, forecast: Forecast) -> None:
         now = self._engine.clock()
-        priority = request.urgency.priority if self._by_priority else 0
         slo_s = self._slo_s(request)
         slack_s = inf if slo_s is None else request.arrival_s + slo_s - now - forecast.ttft_s
         if slo_s is not None and slack_s < 0:
@@ -101,7 +99,7 @@ class Admission:
         hurt = [
             each
             for each in passed
-            if 0 <= each.slack_s < forecast.delay_s(each.due_s - now) and each.priority <= priority
+            if 0 <= each.slack_s < forecast.delay_s(each.due_s - now) and self._binds(each, request)
         ]
         if hurt:
             raise OverloadedError(
@@ -112,8 +110,14 @@ class Admission:
         for each in passed:
             each.slack_s -= forecast.delay_s(each.due_s - now)
         if slo_s is not None:
-            promise = _Promise(request.arrival_s + slo_s, slack_s, priority)
+            promise = _Promise(request, request.arrival_s + slo_s, slack_s)
             self._promises[request.request_id] = promise
+
+    def _binds(self, promise: _Promise, request: Request) -> bool:
+        """Whether a promise keeps a request from going first."""
+        other = promise.request
+        higher = self._by_priority and request.urgency.priority < other.urgency.priority
+        return other.tenant == request.tenant and not higher
 
     def _promises_to(self, request_ids: Iterable[str]) -> list[_Promise]:
         if not self._promises:

@@ -42,6 +42,7 @@ class World:
         urgency = Urgency(
             priority=options.pop("priority", 0), ttft_slo_ms=options.pop("ttft_slo_ms", None)
         )
+        tenant = options.pop("tenant", "")
         own = [*name.encode(), 0]  # no prompt is found in the cache
         return self.engine.make_request(
             [*own, *[1] * num_tokens][:num_tokens],
@@ -49,6 +50,7 @@ class World:
             request_id=name,
             arrival_s=self.now,
             urgency=urgency,
+            tenant=tenant,
         )
 
     def ask(self, name: str, num_tokens: int, **options: Any) -> bool:
@@ -179,6 +181,17 @@ def test_a_higher_priority_goes_before_promises(policy: str, passes: bool) -> No
     assert world.ask("promised", 300, ttft_slo_ms=1e3 * own_s(320))
     assert world.ask("urgent", 100, priority=-1) == passes
     assert not world.ask("equal", 100) or policy == "priority"
+
+
+def test_nobody_loses_its_share_by_what_was_promised_to_others() -> None:
+    world = World()
+    for number in range(40):
+        world.ask(f"{number}", 200, tenant="flood", ttft_slo_ms=1e3 * own_s(1000))
+    assert 3 <= len(world.forecasts_s) <= 6
+    assert not world.ask("more", 150, tenant="flood")
+    assert world.ask("modest", 150, tenant="other", ttft_slo_ms=1e3 * own_s(500))
+    world.run()
+    assert world.ttfts_s["modest"] <= 1.2 * own_s(500)
 
 
 def test_what_generates_nothing_has_no_slo() -> None:

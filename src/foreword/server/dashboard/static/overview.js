@@ -42,10 +42,10 @@ function tiles({ engine, window }) {
   const blocks = engine.kv_blocks;
   return [
     tile("TTFT p50", ms(ttft.p50), `max ${ms(ttft.max)}`),
-    tile("TTFT p90", ms(ttft.p90)),
+    tile("TTFT p90", ms(ttft.p90), foresight(window.ttft_prediction_error)),
     tile("TTFT p99", ms(ttft.p99)),
     tile("TPOT p50", ms(tpot.p50), `p99 ${ms(tpot.p99)}`),
-    tile("Requests", count(sum(window.requests)), trouble(window.requests)),
+    tile("Requests", count(sum(window.requests)), trouble(window)),
     tile("Running", count(engine.running), `${count(engine.waiting)} waiting`),
     tile("KV in use", share(blocks.referenced, blocks.total), `${share(blocks.cached, blocks.total)} cached`),
     tile("Hit rate", share(window.cached_tokens, window.prompt_tokens), sources(window)),
@@ -66,8 +66,14 @@ function sum(counts) {
   return Object.values(counts).reduce((total, value) => total + value, 0);
 }
 
-function trouble({ aborted = 0, failed = 0 }) {
-  return `${count(failed)} failed, ${count(aborted)} aborted`;
+function trouble({ requests: { aborted = 0, failed = 0 }, errors: { 429: refused = 0 } }) {
+  const ended = `${count(failed)} failed, ${count(aborted)} aborted`;
+  return refused ? `${ended}, ${count(refused)} refused` : ended;
+}
+
+/** How far predictions of TTFT are off, half of them. */
+function foresight(error) {
+  return error ? `predicted ± ${share(error.p50, 1)}` : "";
 }
 
 function quantiles(slots) {
