@@ -32,7 +32,7 @@ class Remote:
             status, body = self._ask(path)
         except (OSError, HTTPException) as error:
             raise ServerError(
-                f"{self._target.url}: {error}. Is `foreword serve` running there? --url says where"
+                f"{self._target.url}: {error}. Is `foreword serve` running there?"
             ) from error
         try:
             answer = json.loads(body)

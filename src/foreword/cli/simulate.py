@@ -73,10 +73,10 @@ def simulate(
         Path | None, typer.Option("--html", help="Write a page with plots (needs the extra bench).")
     ] = None,
 ) -> None:
-    """Run a workload on virtual time: real scheduler, KV cache and engine, simulated hardware.
+    """Run a workload in virtual time: real scheduler, KV cache and engine, simulated hardware.
 
-    Measures what `foreword bench serve` measures, in a fraction of the time. docs/simulate.md
-    explains the numbers of a cost profile, and how far to trust the results.
+    It tells what `foreword bench serve` would, in a fraction of the time.
+    docs/simulate.md explains cost profiles, and how far to trust the results.
     """
     import json
     from dataclasses import replace
@@ -115,6 +115,8 @@ def simulate(
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     if html_file is not None:
         write_sim_page(report, html_file)
+    if not any(policy.summary.good for policy in report.policies):
+        raise typer.Exit(1)
 
 
 def _profile(source: str) -> CostProfile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from foreword.bench.load.summary import summarise
@@ -55,15 +56,16 @@ def _figures(policy: PolicyReport) -> dict[str, str]:
 
 def kind_rows(report: SimReport) -> list[list[str]]:
     """Give TTFT by kind and policy; nothing where all requests are of one kind."""
-    kinds = report.policies[0].summary.ttft_ms_by_kind
+    spreads = [policy.summary.ttft_ms_by_kind for policy in report.policies]
+    kinds = list(dict.fromkeys(chain.from_iterable(spreads)))
     if len(kinds) < 2:
         return []
-    rows = []
-    for kind in kinds:
-        for policy in report.policies:
-            spread = policy.summary.ttft_ms_by_kind[kind]
-            rows.append([kind, policy.policy, f"{spread.count:,}", *_spread(spread)])
-    return rows
+    return [
+        [kind, policy.policy, f"{spread.count:,}", *_spread(spread)]
+        for kind in kinds
+        for policy in report.policies
+        if (spread := policy.summary.ttft_ms_by_kind.get(kind)) is not None
+    ]
 
 
 def replica_rows(report: SimReport) -> list[list[str]]:

@@ -38,6 +38,18 @@ def test_two_policies_side_by_side(tmp_path: Path) -> None:
         assert heading in text
 
 
+def test_a_kind_of_request_may_be_refused_as_a_whole(tmp_path: Path) -> None:
+    page = tmp_path / "sim.html"
+    done = simulate(
+        *("--workload", "mixed", "--num-prompts", "40", "--request-rate", "1"),
+        *("--scheduling-policy", "shortest,fcfs", "--ttft-slo-ms", "600", "--html", str(page)),
+    )
+    assert done.exit_code == 0, done.output
+    assert "refused, first: 429: the first token would come" in " ".join(done.output.split())
+    assert "long" not in done.output
+    assert page.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -69,3 +81,9 @@ def test_a_profile_written_by_hand(tmp_path: Path) -> None:
     done = simulate("--cost", str(path))
     assert isinstance(done.exception, ConfigError)
     assert "lacks" in str(done.exception)
+
+
+def test_a_pool_that_holds_no_prompt_is_told_and_the_status_is_1() -> None:
+    done = simulate("--num-blocks", "5", "--num-prompts", "3")
+    assert done.exit_code == 1
+    assert "3 refused, first: 400: the prompt has" in done.output
