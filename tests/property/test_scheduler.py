@@ -93,6 +93,24 @@ def test_aborts_and_faults_disturb_nobody_else(
     assert all(completion.reason for completion in world.completions.values())
 
 
+@given(world=worlds, requests=request_lists(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_who_makes_steps_fail_harms_nobody_else(
+    world: World, requests: list[Request], data: st.DataObject
+) -> None:
+    names = [request.request_id for request in requests]
+    world.poison = set(data.draw(st.lists(st.sampled_from(names), max_size=2), "poison"))
+    for request in requests:
+        world.add(request)
+        for _ in range(data.draw(st.integers(0, 4))):
+            world.fail_next = data.draw(st.booleans(), "a fault for once")
+            world.step()
+    world.fail_next = False
+    world.run()
+    check_outputs(world)
+    assert all(completion.reason for completion in world.completions.values())
+
+
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_pool_that_is_far_too_small_only_costs_time(caching: bool) -> None:
     world = World(budget=16, max_seqs=8, num_blocks=9, caching=caching, short_sighted=True)

@@ -88,6 +88,7 @@ class World:
     ) -> None:
         self.caching = caching
         self.fail_next = False
+        self.poison: set[str] = set()  # requests that make a step fail, once they have an answer
         self.config = SchedulerConfig(
             max_num_batched_tokens=budget,
             max_num_seqs=max_seqs,
@@ -140,12 +141,15 @@ class World:
             during: called while the step runs, in virtual time at its end.
         """
         self.now += not self.virtual
+        tries_again = self.scheduler.tries_again
         plan = self.scheduler.plan(self.now)
         self._check_blocks()
         if plan is None:
             assert not self.scheduler.has_work
             return False
         self._check_plan(plan)
+        if not tries_again:
+            self._check_choice(plan)
         if self.virtual:
             self.now += self.cost.predict(StepLoad.of(plan))
         during()
@@ -205,7 +209,12 @@ class World:
         assert usage.cached == 0 or self.caching
 
     def _on_step(self, plan: StepPlan) -> None:
-        if self.fail_next:
+        streams = {
+            seq.seq_id
+            for seq in self.scheduler._running
+            if seq.tracked.request.request_id in self.poison and seq.is_stream
+        }
+        if self.fail_next or any(step.seq_id in streams for step in plan.sequences):
             self.fail_next = False
             raise BackendError("injected")
 
@@ -257,9 +266,12 @@ class World:
         assert all(seq.num_missing > 1 for seq in running.part_way)
         planned = {step.seq_id for step in plan.sequences}
         assert len(planned) == len(plan.sequences)
-        # Every stream decodes in every step.
-        assert all(seq.seq_id in planned for seq in running if seq.num_missing == 1)
         self._check_writes(plan)
+
+    def _check_choice(self, plan: StepPlan) -> None:
+        planned = {step.seq_id for step in plan.sequences}
+        # Every stream decodes in every step.
+        assert all(seq.seq_id in planned for seq in self.scheduler._running.streams)
         self._check_admission(plan)
 
     def _check_writes(self, plan: StepPlan) -> None:

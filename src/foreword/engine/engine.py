@@ -236,7 +236,7 @@ class Engine:
         `execute` and then `apply`, or `drop`, are to follow. `add` and `abort` may come before,
         between and after them.
         """
-        if self._loader is not None:
+        if self._loader is not None and not self.scheduler.tries_again:
             self._tend(self._loader)
         planned_s = self.clock()
         plan = self.scheduler.plan(planned_s)
@@ -270,7 +270,8 @@ class Engine:
     def apply(self, step: Step) -> list[RequestDelta]:
         """Take in what a step computed, and return at most one delta for each request.
 
-        If it failed inside the backend, its requests end with that error; the others go on.
+        If it failed inside the backend, its parts are tried again; a request that fails alone ends
+        with that error.
         """
         outcome, record = step.outcome, step.record
         assert outcome is not None
@@ -286,7 +287,7 @@ class Engine:
 
     def drop(self, step: Step) -> None:
         """Give up a step and its requests, without a word to them."""
-        for request_id in self.scheduler.fail():
+        for request_id in self.scheduler.drop():
             del self._running[request_id]
         step.record.applied_s = self.clock()
 

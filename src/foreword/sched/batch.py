@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import compress
 
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.core.trace import Chunk, HeldBack, PlanNotes
@@ -90,6 +91,48 @@ class Batch:
         """The sequences that are no streams, with their steps."""
         part = slice(self._num_streams, None)
         return zip(self.sequences[part], self.steps[part], strict=True)
+
+    @property
+    def request_ids(self) -> list[str]:
+        """Whose sequences are in it and have not ended."""
+        live = (seq for seq in self.sequences if not seq.ended)
+        return list(dict.fromkeys(seq.tracked.request.request_id for seq in live))
+
+    @property
+    def lost_request_ids(self) -> list[str]:
+        """Those of them whose block copies could not be made again once it has run.
+
+        A source may have been given up for this very step, which then wrote to it.
+        """
+        size = self._block_size
+        written: dict[int, int] = {}  # from which slot on
+        for step in self.steps:
+            first = step.start // size
+            written |= dict.fromkeys(step.block_table[first:], 0)
+            written[step.block_table[first]] = step.start % size
+        copied = {target: source for source, target in self.block_copies}
+        lost: dict[str, None] = {}
+        for seq, step in zip(self.sequences, self.steps, strict=True):
+            source = copied.get(step.block_table[step.start // size])
+            if source is None or seq.ended:
+                continue
+            if source in copied or written.get(source, size) < step.start % size:
+                lost[seq.tracked.request.request_id] = None
+        return list(lost)
+
+    def part(self, request_ids: Collection[str]) -> Batch:
+        """The work of some requests in it, as far as they have not ended."""
+        part = Batch(self.budget + self.num_tokens, self._block_size)
+        chosen = [
+            not seq.ended and seq.tracked.request.request_id in request_ids
+            for seq in self.sequences
+        ]
+        part.add_streams(compress(self.sequences[: self._num_streams], chosen))
+        for seq, step in compress(self.prompts, chosen[self._num_streams :]):
+            part.add(seq, len(step.token_ids))
+        held = {block for step in part.steps for block in step.block_table}
+        part.block_copies = [copy for copy in self.block_copies if copy[1] in held]
+        return part
 
     def _took(self, count: int) -> None:
         self.budget -= count

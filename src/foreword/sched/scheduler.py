@@ -23,6 +23,7 @@ from foreword.sched.policy import POLICIES
 from foreword.sched.room import Room
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import NO_TIERS, Sequence, TrackedRequest
+from foreword.sched.suspects import Suspects
 
 _MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
 
@@ -77,6 +78,7 @@ class Scheduler:
             self._max_running,
         )
         self._in_flight: Batch | None = None
+        self._suspects = Suspects()
         self._totals = Counters()
         self._orders = count()
         self._seq_ids = count()
@@ -123,6 +125,11 @@ class Scheduler:
             self._cache.usage,
             self._totals.copy(),
         )
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether the next step is a part of one that failed; it relies on blocks as they are."""
+        return bool(self._suspects)
 
     @property
     def planned_load(self) -> StepLoad:
@@ -200,9 +207,7 @@ class Scheduler:
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
         self._cache.tick(now)
-        batch = Batch(self._config.max_num_batched_tokens, self._cache.block_size)
-        self._plan_streams(batch)
-        self._plan_prompts(batch, now)
+        batch = self._suspects.next() or self._choose(now)
         if not batch.sequences:
             return None
         self._in_flight = batch
@@ -241,21 +246,30 @@ class Scheduler:
         return updates
 
     def fail(self) -> list[str]:
-        """End every request that has a sequence in the planned step, whose execution failed.
+        """Take in that the planned step failed.
+
+        The next steps try its parts again, see `Suspects`.
 
         Returns:
-            Their ids. All other requests go on.
+            The ids of those requests that ended by this. All others go on.
         """
         batch = self._require_in_flight()
         self._in_flight = None
-        request_ids = dict.fromkeys(
-            seq.tracked.request.request_id for seq in batch.sequences if not seq.ended
-        )
-        for request_id in request_ids:
-            self.abort(request_id, reason=FinishReason.ERROR)
-        return list(request_ids)
+        return self._end_all(self._suspects.add(batch))
+
+    def drop(self) -> list[str]:
+        """End every request that has a sequence in the planned step, and return their ids."""
+        batch = self._require_in_flight()
+        self._in_flight = None
+        return self._end_all(batch.request_ids)
 
     # --- planning
+
+    def _choose(self, now: float) -> Batch:
+        batch = Batch(self._config.max_num_batched_tokens, self._cache.block_size)
+        self._plan_streams(batch)
+        self._plan_prompts(batch, now)
+        return batch
 
     def _plan_streams(self, batch: Batch) -> None:
         """Plan every running sequence that misses one token, each with a block to write it to."""
@@ -388,6 +402,11 @@ class Scheduler:
         )
 
     # --- endings
+
+    def _end_all(self, request_ids: list[str]) -> list[str]:
+        for request_id in request_ids:
+            self.abort(request_id, reason=FinishReason.ERROR)
+        return request_ids
 
     def _end(
         self, seq: Sequence, draws: Iterable[int], reason: FinishReason
