@@ -64,6 +64,8 @@ double Executor::run(const Step& step, const TakeLogits& take) {
                  kv_.block(static_cast<size_t>(step.block_copies[i])), kv_.block_bytes());
   }
   if (step.token_ids.empty()) return 0.0;
+  const int32_t last = *std::max_element(step.block_tables.begin(), step.block_tables.end());
+  const KVPool::Writing writing(kv_, static_cast<size_t>(last));
   Forward(model_, kernels_, threads_, kv_, *workspace_).run(step);
 
   const Linear linear(model_, kernels_, *workspace_);

@@ -12,6 +12,7 @@ KVPool::KVPool(size_t layers, size_t kv_heads, const KVLayout& layout)
     : layers_(layers), kv_heads_(kv_heads), layout_(layout) {}
 
 KVPool::~KVPool() {
+  pages_.reset();
   if (data_) munmap(data_, blocks_ * block_bytes());
 }
 
@@ -24,6 +25,7 @@ void KVPool::allocate(size_t blocks) {
   madvise(memory, blocks * block_bytes(), MADV_HUGEPAGE);  // fewer faults; a refusal costs nothing but time
   data_ = static_cast<uint8_t*>(memory);
   blocks_ = blocks;
+  pages_ = std::make_unique<PageMaker>(data_, blocks * block_bytes());
 }
 
 }  // namespace foreword

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "foreword/attention.h"
+#include "foreword/page_maker.h"
 
 #include <cstddef>
+#include <memory>
 
 namespace foreword {
 
@@ -16,13 +18,25 @@ class KVPool {
   KVPool(const KVPool&) = delete;
   KVPool& operator=(const KVPool&) = delete;
 
-  // Maps memory for `blocks`; pages that no token reaches are never backed. Throws std::bad_alloc, and
-  // std::logic_error on a second call.
+  // Maps memory for `blocks`; what tokens do not come near (see PageMaker) is never backed by pages. Throws
+  // std::bad_alloc, and std::logic_error on a second call.
   void allocate(size_t blocks);
 
   const KVLayout& layout() const { return layout_; }
   size_t num_blocks() const { return blocks_; }
   size_t block_bytes() const { return layers_ * kv_heads_ * layout_.bytes; }
+
+  // A step that writes to no block beyond `last`, for as long as this lives.
+  class Writing {
+   public:
+    Writing(KVPool& pool, size_t last) : pages_(*pool.pages_) { pages_.pause((last + 1) * pool.block_bytes()); }
+    ~Writing() { pages_.resume(); }
+    Writing(const Writing&) = delete;
+    Writing& operator=(const Writing&) = delete;
+
+   private:
+    PageMaker& pages_;
+  };
 
   uint8_t* block(size_t index) { return data_ + index * block_bytes(); }
   // Block 0's part for one layer and head; block i's is i * block_bytes() further.
@@ -33,6 +47,7 @@ class KVPool {
   KVLayout layout_;
   size_t blocks_ = 0;
   uint8_t* data_ = nullptr;
+  std::unique_ptr<PageMaker> pages_;
 };
 
 }  // namespace foreword

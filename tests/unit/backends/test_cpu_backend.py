@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.gguf_writer import Tensor
+from support.soak import resident_bytes
 from support.tiny import TinyModel
 
 from foreword.backends.cpu.backend import CpuBackend
@@ -158,6 +159,39 @@ def test_blocks_out_of_range(backend: CpuBackend) -> None:
         backend.write_block(0, bytes(backend.block_bytes - 1))
 
 
+def can_make_pages() -> bool:
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int(minor)) >= (5, 14)
+
+
+@pytest.mark.skipif(not can_make_pages(), reason="Linux makes pages ahead since 5.14")
+def test_pages_are_made_ahead_and_not_for_all(file: GGUFFile) -> None:
+    backend = CpuBackend(file, load_spec(file), num_threads=1)
+    before = resident_bytes()
+    backend.allocate(2**30 // backend.block_bytes)
+    deadline_s = time.monotonic() + 20
+    while resident_bytes() - before < 60 << 20:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert resident_bytes() - before < 100 << 20
+    far = replace(STEP, block_table=[(100 << 20) // backend.block_bytes] * 3)
+    backend.execute(StepPlan((far,)))
+    while resident_bytes() - before < 150 << 20:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def test_making_pages_leaves_what_is_written_meanwhile(file: GGUFFile) -> None:
+    backend = CpuBackend(file, load_spec(file), num_threads=1)
+    count = (100 << 20) // backend.block_bytes
+    backend.allocate(count)
+    contents = [bytes([number % 251]) * backend.block_bytes for number in range(count)]
+    for number in reversed(range(count)):
+        backend.write_block(number, contents[number])
+    assert all(backend.read_block(number) == contents[number] for number in range(count))
+
+
 def test_a_step_before_the_pool_is_there(file: GGUFFile) -> None:
     with pytest.raises(BackendError, match="no such block"):
         CpuBackend(file, load_spec(file), num_threads=1).execute(StepPlan((STEP,)))
@@ -168,7 +202,7 @@ def test_allocation(file: GGUFFile) -> None:
     for hopeless in (0, 2**62):
         with pytest.raises(BackendError, match="cannot allocate"):
             backend.allocate(hopeless)
-    backend.allocate(2**30 // backend.block_bytes)  # a gigabyte of which nothing is touched
+    backend.allocate(2**30 // backend.block_bytes)  # a gigabyte that is not backed by pages
     with pytest.raises(BackendError, match="already"):
         backend.allocate(1)
 

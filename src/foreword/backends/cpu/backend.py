@@ -120,7 +120,7 @@ class CpuBackend:
         return Path(_core.__file__)
 
     def allocate(self, num_blocks: int) -> None:
-        """Map memory for ``num_blocks`` blocks; what no token reaches is never backed by pages.
+        """Map memory for ``num_blocks`` blocks, backed by pages only some way ahead of the tokens.
 
         Raises:
             BackendError: there is no room for them, or this is a second call.
