@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from typer.testing import CliRunner
+
+from foreword.cli.main import app
 
 TEXT = "/v1/completions"
 PATH = "/v1/steps"
@@ -30,3 +35,19 @@ def test_a_number_of_steps_that_cannot_be(server, last):
     answer = server.get(f"{PATH}?last={last}")
     assert answer.status == 400
     assert answer.json()["error"]["param"] == "last"
+
+
+def test_a_simulation_takes_its_costs_from_a_server(launch, tmp_path):
+    server = launch(max_model_len=1024, num_blocks=100)
+    for _ in range(10):
+        assert server.post(TEXT, {"prompt": "x" * 64, "max_tokens": 12}).status == 200
+    url, saved = f"http://127.0.0.1:{server.port}", tmp_path / "tiny.json"
+    words = ["simulate", "--num-prompts", "5", "--workload", "fixed"]
+    first = CliRunner().invoke(app, [*words, "--cost", url, "--save-cost", str(saved)])
+    assert first.exit_code == 0, first.output
+    assert "Fitted to its latest 120 steps" in " ".join(first.output.split())
+    profile = json.loads(saved.read_text())
+    assert (profile["context_tokens"], profile["kv_tokens"]) == (1024, 1600)
+    assert profile["request_s"] > 0 < profile["reply_s"]
+    again = CliRunner().invoke(app, [*words, "--cost", str(saved)])
+    assert again.output == first.output

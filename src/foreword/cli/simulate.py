@@ -58,6 +58,9 @@ def simulate(
             "`foreword serve` whose latest steps are measured.",
         ),
     ] = DEFAULT_PROFILE,
+    save_cost: Annotated[
+        Path | None, typer.Option(help="Write the profile to this file, for --cost.")
+    ] = None,
     noise: Annotated[
         float | None,
         typer.Option(help="Spread of steps' durations, as 0.1. Default: the profile's."),
@@ -96,6 +99,8 @@ def simulate(
     profile = _profile(cost)
     if noise is not None:
         profile = replace(profile, noise=noise)
+    if save_cost is not None:
+        save_cost.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
     slo = Slo(ttft_ms=slo_ttft_ms, tpot_ms=slo_tpot_ms)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
