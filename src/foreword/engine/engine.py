@@ -105,6 +105,7 @@ class Engine:
         self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
         self._running: dict[str, _Running] = {}
+        self._to_learn_from: Step | None = None
         self.make_request = Intake(
             tokenizer.eos_token_ids,
             backend.vocab_size,
@@ -236,6 +237,7 @@ class Engine:
         `execute` and then `apply`, or `drop`, are to follow. `add` and `abort` may come before,
         between and after them.
         """
+        self._learn()
         if self._loader is not None and not self.scheduler.tries_again:
             self._tend(self._loader)
         planned_s = self.clock()
@@ -279,11 +281,17 @@ class Engine:
         if isinstance(outcome, BackendError):
             deltas = self._fail(self.scheduler.fail(), outcome, record)
         else:
-            self._cost.observe(step.load, record.ended_s - record.began_s)
+            self._to_learn_from = step
             record.sampling_s = outcome.sampling_s
             deltas = self._publish(self.scheduler.apply(outcome, record.ended_s), record)
         record.applied_s = self.clock()
         return deltas
+
+    def _learn(self) -> None:
+        """Tell the cost model of the latest step: now that its tokens are on their way."""
+        step, self._to_learn_from = self._to_learn_from, None
+        if step is not None and step.record.ended_s is not None:
+            self._cost.observe(step.load, step.record.ended_s - step.record.began_s)
 
     def drop(self, step: Step) -> None:
         """Give up a step and its requests, without a word to them."""
