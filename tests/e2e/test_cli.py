@@ -157,6 +157,7 @@ def test_serve_tells_its_settings_answers_and_ends_with_zero(smollm2_path: Path)
     assert answer.choices[0].text == " 5"
     server.send_signal(signal.SIGTERM)
     assert server.wait(20) == 0
+    assert "leaked" not in server.stderr.read()
     server.stderr.close()
 
 

@@ -122,6 +122,7 @@ def serve(engine: AsyncEngine, config: ServerConfig) -> None:
     gc.collect()
     gc.freeze()
     uvloop.run(_serve(server, config))
+    gc.unfreeze()  # or the compiled core says at exit that it has leaked
 
 
 async def _serve(server: Server, config: ServerConfig) -> None:
