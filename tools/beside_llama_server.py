@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,6 +238,7 @@ def main() -> None:
     if unknown := [part for part in asked.parts if part not in PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}")
     asked.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end the servers
 
     def file(part: str) -> Path:
         return Path(asked.out, f"{part}-{asked.setup}.json")
