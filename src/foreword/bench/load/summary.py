@@ -226,10 +226,13 @@ def _notes(good: Sequence[RequestRecord], refused: Sequence[RequestRecord]) -> I
     pieces = sum(len(record.token_times_s) for record in good)
     tokens = sum(record.completion_tokens for record in good)
     at_once = sum(gap_s == 0 for record in good for gap_s in record.itl_s)
-    told_s = [r.retry_after_s for r in refused if r.retry_after_s is not None]
     if refused:
-        when = f"after {min(told_s):g} to {max(told_s):g} s" if told_s else "without saying when"
-        yield f"{len(refused)} requests were refused with 429, to come again {when}"
+        told_s = [r.retry_after_s for r in refused if r.retry_after_s is not None]
+        shortest, longest = min(told_s, default=0.0), max(told_s, default=0.0)
+        yield (
+            f"{len(told_s)} of {len(refused)} refusals say when to come again: after "
+            f"{shortest:g} s at the earliest, {longest:g} s at the latest"
+        )
     if good and len(good) < 100:
         yield f"p99 of {len(good)} requests is close to the worst of them"
     if pieces and at_once > _BUFFERED_SHARE * pieces:

@@ -69,6 +69,21 @@ def test_errors_are_told_apart_and_never_a_latency() -> None:
     assert found.completion_tokens == 16
 
 
+def test_refusals_are_a_kind_of_their_own_and_count_against_goodput() -> None:
+    refused = [
+        replace(failed(index, ErrorKind.OVERLOADED), retry_after_s=told_s, ended_s=index + 0.06)
+        for index, told_s in enumerate((2.0, None, 5.0))
+    ]
+    found = summary(*refused, record(3), slo=Slo(ttft_ms=200.0))
+    assert found.errors == {"overloaded": 3}
+    assert found.goodput_share == 0.25
+    assert found.refusal_ms is not None
+    assert found.refusal_ms.max == pytest.approx(10)
+    [note] = [note for note in found.notes if "come again" in note]
+    assert note.startswith("2 of 3 refusals say when to come again: after 2 s")
+    assert summary(record(0)).refusal_ms is None
+
+
 def test_nothing_good_is_no_crash() -> None:
     for records in ((), (failed(0, ErrorKind.REFUSED),)):
         found = summary(*records, slo=Slo(ttft_ms=1.0))
