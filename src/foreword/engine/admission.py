@@ -12,6 +12,10 @@ from foreword.engine.engine import Engine
 from foreword.errors import OverloadedError, QueueTimeoutError
 from foreword.sched import Forecast
 
+_LATE_SHARE = 0.05  # of those admitted
+_MOST_MARGIN = 1.0
+_LEARNING = 0.05  # how much one of them changes the margin
+
 
 @dataclass(slots=True)
 class _Promise:
@@ -33,7 +37,13 @@ class Admission:
     A request is admitted if it is predicted to keep its SLO, and if none of those that it would
     pass, and that would keep theirs, would miss it by that. So order by length costs nobody what
     was promised. Another tenant's share may, and a higher priority where the policy goes by it.
-    Whoever wants nothing generated has no SLO. To be called under the lock that guards the engine.
+    Whoever wants nothing generated has no SLO.
+
+    What is ahead of a request is stretched by a margin that follows what comes of forecasts, so
+    that one in twenty of those admitted is late: up with each that is, down with each that is not
+    (Robbins and Monro, A Stochastic Approximation Method, 1951).
+
+    To be called under the lock that guards the engine.
     """
 
     def __init__(self, engine: Engine, config: AdmissionConfig) -> None:
@@ -41,6 +51,7 @@ class Admission:
         self._config = config
         self._by_priority = engine.config.scheduler.scheduling_policy == "priority"
         self._promises: dict[str, _Promise] = {}
+        self._margin = 0.0  # of forecasts
 
     @property
     def has_room(self) -> bool:
@@ -78,6 +89,14 @@ class Admission:
         self._promise(request, forecast)
         return forecast.ttft_s
 
+    def first_token(self, request_id: str, at_s: float) -> None:
+        """Note when a request had its first token, and learn from it; once is enough."""
+        promise = self._promises.pop(request_id, None)
+        if promise is not None:
+            late = at_s > promise.due_s
+            margin = self._margin + _LEARNING * (late - _LATE_SHARE)
+            self._margin = min(max(0.0, margin), _MOST_MARGIN)
+
     def forget(self, request_id: str) -> None:
         """Note that a request is over."""
         self._promises.pop(request_id, None)
@@ -92,7 +111,8 @@ class Admission:
     def _promise(self, request: Request, forecast: Forecast) -> None:
         now = self._engine.clock()
         slo_s = self._slo_s(request)
-        slack_s = inf if slo_s is None else request.arrival_s + slo_s - now - forecast.ttft_s
+        ttft_s = forecast.ttft_s + self._margin * max(0.0, forecast.ttft_s - forecast.work_s)
+        slack_s = inf if slo_s is None else request.arrival_s + slo_s - now - ttft_s
         if slo_s is not None and slack_s < 0:
             raise _too_late(forecast, slo_s, -slack_s)
         passed = self._promises_to(forecast.behind)

@@ -244,6 +244,8 @@ class AsyncEngine:
             while not finished:
                 delta = await stream.get()
                 finished = delta.finished
+                if trace.first_sampled is not None and trace.first_sampled.ended_s is not None:
+                    self._admission.first_token(request.request_id, trace.first_sampled.ended_s)
                 if delta.error is not None:
                     raise delta.error
                 yield delta
