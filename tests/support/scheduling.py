@@ -305,7 +305,7 @@ class World:
         blocked = []
         for seq in (head,) if fills else (head, oldest):  # an aged one is not overtaken
             slots = running + len(seq.draws)
-            fits = scheduler._room.fits(seq, seq.table.match(seq.max_cached_tokens), [])
+            fits = scheduler._planner._room.fits(seq, seq.table.match(seq.max_cached_tokens), [])
             blocked.append(slots > limit or not fits)
         assert any(blocked)
 

@@ -53,6 +53,7 @@ class FairQueue:
         self._policy = policy
         self._queues: dict[str, WaitingQueue] = {}
         self._turns = Turns()
+        self._nobody = WaitingQueue(policy)
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
@@ -119,9 +120,10 @@ class FairQueue:
         return ahead, behind
 
     def _lines(self, part_way: dict[str, list[Sequence]]) -> dict[str, Line]:
-        nobody = WaitingQueue(self._policy)
         return {
-            tenant: Line(self._policy, part_way.get(tenant, ()), self._queues.get(tenant, nobody))
+            tenant: Line(
+                self._policy, part_way.get(tenant, ()), self._queues.get(tenant, self._nobody)
+            )
             for tenant in {**self._queues, **part_way}
         }
 

@@ -9,7 +9,6 @@ from sys import maxsize
 from foreword.config.scheduler import SchedulerConfig
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResult
-from foreword.core.trace import HeldBack
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
@@ -19,13 +18,12 @@ from foreword.sched.forecast import Forecast, Forecaster
 from foreword.sched.growth import Growth
 from foreword.sched.outputs import Counters, SchedulerStats, SequenceUpdate
 from foreword.sched.packing import Packing
+from foreword.sched.planner import Planner
 from foreword.sched.policy import POLICIES
 from foreword.sched.room import Room
 from foreword.sched.running import RunningSet
 from foreword.sched.sequence import NO_TIERS, Sequence, TrackedRequest
 from foreword.sched.suspects import Suspects
-
-_MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
 
 
 class Scheduler:
@@ -38,8 +36,8 @@ class Scheduler:
     prompt with ``n > 1`` is computed once and then forks.
 
     A sequence gets the blocks of its known tokens when it is admitted, and one more whenever it
-    outgrows them. When none is left, the youngest running sequence gives its blocks up and waits,
-    ahead of all others, to be computed again. The oldest never does, so everything ends.
+    outgrows them. When none is left, one gives its blocks up and waits to be computed again, see
+    `Room`.
 
     Pure: a function of its calls, without clock, I/O or threads. `plan` and `apply` (or `fail`)
     alternate; `add` and `abort` may come at any time between other calls.
@@ -55,21 +53,18 @@ class Scheduler:
     ) -> None:
         self._config = config
         self._cache = cache
-        self._policy = POLICIES[config.scheduling_policy]()
+        policy = POLICIES[config.scheduling_policy]()
         cost = cost or CostModel()
-        self._packing = Packing(
-            self._policy, cost, config.max_num_batched_tokens, config.tpot_slo_ms
-        )
+        packing = Packing(policy, cost, config.max_num_batched_tokens, config.tpot_slo_ms)
         # each running sequence may need a token in the same step
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
         self._requests: dict[str, TrackedRequest] = {}
         self._running = RunningSet()
         self._growth = Growth()
-        self._room = Room(cache, self._running, self._growth)
-        self._waiting = FairQueue(self._policy)
+        self._waiting = FairQueue(policy)
         self._forecaster = Forecaster(
-            self._policy,
-            self._packing,
+            policy,
+            packing,
             cost,
             cache,
             self._running,
@@ -77,9 +72,19 @@ class Scheduler:
             self._growth,
             self._max_running,
         )
+        self._totals = Counters()
+        self._planner = Planner(
+            cache,
+            self._running,
+            self._waiting,
+            Room(cache, self._running, self._growth),
+            packing,
+            max_tokens=config.max_num_batched_tokens,
+            max_running=self._max_running,
+            totals=self._totals,
+        )
         self._in_flight: Batch | None = None
         self._suspects = Suspects()
-        self._totals = Counters()
         self._orders = count()
         self._seq_ids = count()
 
@@ -207,7 +212,7 @@ class Scheduler:
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
         self._cache.tick(now)
-        batch = self._suspects.next() or self._choose(now)
+        batch = self._suspects.next() or self._planner.choose(now)
         if not batch.sequences:
             return None
         self._in_flight = batch
@@ -262,105 +267,6 @@ class Scheduler:
         batch = self._require_in_flight()
         self._in_flight = None
         return self._end_all(batch.request_ids)
-
-    # --- planning
-
-    def _choose(self, now: float) -> Batch:
-        batch = Batch(self._config.max_num_batched_tokens, self._cache.block_size)
-        self._plan_streams(batch)
-        self._plan_prompts(batch, now)
-        return batch
-
-    def _plan_streams(self, batch: Batch) -> None:
-        """Plan every running sequence that misses one token, each with a block to write it to."""
-        streams = self._running.streams
-        for seq in [seq for seq in streams if seq.num_computed >= seq.table.writable]:
-            while seq not in self._waiting and seq.table.needs_block(seq.num_computed):
-                if self._room.has_block(seq):
-                    batch.block_copies += seq.table.extend(seq.num_computed)
-                else:
-                    self._preempt(self._room.victim(), batch)
-        batch.add_streams(self._running.streams)
-
-    def _preempt(self, seq: Sequence, batch: Batch) -> None:
-        """Take a sequence's blocks; it waits to be computed again."""
-        self._totals.preemptions += 1
-        self._running.remove(seq)
-        seq.pause()
-        self._waiting.add(seq)
-        batch.preempted.append(seq.tracked.request.request_id)
-
-    def _plan_prompts(self, batch: Batch, now: float) -> None:
-        """Spend the rest of the budget on sequences that miss more, running or waiting."""
-        batch.slots = self._running.num_slots
-        line = self._waiting.line(self._running.part_way)
-        aged = self._packing.aged(line.oldest, now)
-        if aged is line.first:
-            aged = None  # it needs no share: it may have all
-        if aged is not None:
-            batch.held_back = self._serve(aged, batch, self._packing.share(batch.budget), now)
-        if batch.held_back is not None:
-            line.close()  # what it lacks is for nobody else
-        for seq in line:
-            if seq is aged:
-                continue
-            held_back = self._serve(seq, batch, batch.budget, now, line.num_left + 1)
-            batch.held_back = batch.held_back or held_back
-            if held_back == "budget" or len(batch.deferred) > _MOST_DEFERRED:
-                break
-            if held_back in ("sequences", "blocks"):
-                line.close()
-        for seq in batch.admitted:
-            self._waiting.discard(seq)
-            self._running.add(seq)
-
-    def _serve(
-        self, seq: Sequence, batch: Batch, most: int, now: float, num_behind: int = 0
-    ) -> HeldBack | None:
-        """Plan up to ``most`` tokens of a prompt.
-
-        Returns:
-            Why it got none; None also where it is sooner done by finding its prefix in the cache, a
-            step later.
-        """
-        most = self._packing.most_tokens(batch, seq, most, num_behind)
-        if most == 0:
-            return "budget"
-        if seq in self._waiting:
-            if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
-                batch.defer(seq)
-                return "prefix" if len(batch.deferred) == _MOST_DEFERRED else None
-            slots = batch.slots + len(seq.draws)
-            if slots > self._max_running:
-                return "sequences"
-            if not self._start(seq, slots, batch):
-                return "blocks"
-            batch.slots = slots
-        count = min(seq.num_missing, most)
-        batch.add(seq, count)
-        self._waiting.take(seq, count)
-        return None
-
-    def _start(self, seq: Sequence, slots: int, batch: Batch) -> bool:
-        """Admit a waiting sequence if its known tokens fit, beside what is running.
-
-        Others keep one block each to grow into, or an admission would soon be a preemption. Where
-        there are no others, nothing ends that could make room, and pins have to give way.
-        """
-        hit = seq.table.match(seq.max_cached_tokens)
-        while not self._room.fits(seq, hit, batch.admitted):
-            if self._running or batch.admitted or not self._cache.pins_give_way():
-                return False
-        batch.block_copies += seq.table.start(hit, len(seq.token_ids))
-        seq.num_computed = hit.num_tokens(self._cache.block_size)
-        batch.admitted.append(seq)
-        tracked = seq.tracked
-        if not tracked.admitted:
-            self._cache.count_hit(hit)
-            tracked.admitted = True
-            tracked.num_cached_tokens = seq.num_computed
-            self._totals.admit(tracked.num_prompt_tokens, seq.num_computed, tracked.loaded)
-        return True
 
     # --- results
 
