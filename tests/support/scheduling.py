@@ -295,15 +295,17 @@ class World:
         fills = self.config.scheduling_policy == "fcfs" and self.config.tpot_slo_ms is None
         if not fills and plan.notes.chunks:
             return
-        line = scheduler._waiting.line(scheduler._running.part_way)
-        head = next(seq for seq in line if seq in scheduler._waiting)
-        oldest = scheduler._waiting.longest_waiting
-        if self.caching and self._computes_prefix_of(head, plan):
+        # Whose turn it was is not known any more.
+        queues = scheduler._waiting._queues.values()
+        heads = [next(iter(queue)) for queue in queues]
+        if self.caching and any(self._computes_prefix_of(head, plan) for head in heads):
             return
+        if not fills:  # an aged one is not overtaken
+            heads += [queue.longest_waiting for queue in queues]
         limit = min(self.config.max_num_seqs, self.config.max_num_batched_tokens)
         running = sum(len(seq.draws) for seq in scheduler._running)
         blocked = []
-        for seq in (head,) if fills else (head, oldest):  # an aged one is not overtaken
+        for seq in heads:
             slots = running + len(seq.draws)
             fits = scheduler._planner._room.fits(seq, seq.table.match(seq.max_cached_tokens), [])
             blocked.append(slots > limit or not fits)
