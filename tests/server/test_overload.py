@@ -85,7 +85,7 @@ def test_a_full_queue_is_alive_and_not_ready(launch, gate):
     running = occupy(server, 3)
     with pytest.raises(openai.RateLimitError) as caught:
         server.client().completions.create(model="tiny", prompt="x")
-    assert "2 requests wait already" in str(caught.value)
+    assert "the queue is full: 2 waiting, with 10 tokens to compute" in str(caught.value)
     assert caught.value.response.headers["retry-after"] == "1"
     assert [server.get(path).status for path in ("/livez", "/readyz")] == [200, 503]
     assert server.get("/v1/stats").json()["engine"]["waiting_tokens"] == 2 * len("say:1")

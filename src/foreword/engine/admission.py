@@ -83,7 +83,8 @@ class Admission:
         if not self.has_room:
             num_queued = engine.num_queued
             raise OverloadedError(
-                f"{num_queued} requests wait already, and no more may",
+                f"the queue is full: {num_queued} waiting, with "
+                f"{engine.scheduler.num_waiting_tokens} tokens to compute",
                 retry_after_s=forecast.ttft_s / num_queued,  # about when the next of them begins
             )
         self._promise(request, forecast)
