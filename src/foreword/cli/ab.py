@@ -27,7 +27,7 @@ def ab(
         str, typer.Option(metavar="OPTIONS", help="Options of `foreword serve` for both sides.")
     ] = "",
     workload: Annotated[
-        str, typer.Option(help="fixed, chat, rag, code, mixed, burst, or trace:FILE.")
+        str, typer.Option(help="fixed, chat, rag, code, mixed, burst, urgent, or trace:FILE.")
     ] = "fixed",
     set_: Annotated[
         list[str] | None,

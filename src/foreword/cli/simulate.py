@@ -37,7 +37,7 @@ def simulate(
     settings: SimSettings,
     admission: AdmissionConfig,
     workload: Annotated[
-        str, typer.Option(help="fixed, chat, rag, code, mixed, burst, or trace:FILE.")
+        str, typer.Option(help="fixed, chat, rag, code, mixed, burst, urgent, or trace:FILE.")
     ] = "chat",
     set_: Annotated[
         list[str] | None,

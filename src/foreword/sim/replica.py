@@ -9,6 +9,7 @@ from foreword.backends.null import NullBackend
 from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
+from foreword.core.request import Urgency
 from foreword.core.step import SequenceStep, StepPlan
 from foreword.engine.admission import Admission
 from foreword.engine.engine import Engine, Step
@@ -101,6 +102,7 @@ class Replica:
         token_ids: Sequence[int],
         max_tokens: int,
         arrival_s: float,
+        urgency: Urgency,
     ) -> None:
         """Queue a request that was received.
 
@@ -112,7 +114,7 @@ class Replica:
         self._num_tokens_coming -= len(token_ids)
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
         request = self.engine.make_request(
-            token_ids, params, request_id=request_id, arrival_s=arrival_s
+            token_ids, params, request_id=request_id, arrival_s=arrival_s, urgency=urgency
         )
         self._admission.admit(request)
         self.engine.add(request)

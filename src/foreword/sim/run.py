@@ -114,7 +114,12 @@ class Simulation:
         request_id, replica = str(call.planned.index), call.replica
         try:
             replica.add(
-                self._now_s, request_id, prompt, call.planned.max_tokens, arrival_s=call.sent_s
+                self._now_s,
+                request_id,
+                prompt,
+                call.planned.max_tokens,
+                arrival_s=call.sent_s,
+                urgency=call.planned.urgency,
             )
         except InvalidRequestError as error:
             self._close(request_id, Failure(ErrorKind.HTTP_STATUS, f"400: {error}"))
@@ -173,6 +178,7 @@ def _record(call: _Call, failure: Failure | None, ended_s: float) -> RequestReco
         status=int(failure.detail[:3]) if failure else 200,
         finish_reason=None if failure else "length",
         planned_prompt_tokens=call.planned.prompt_tokens,
+        ttft_slo_ms=call.planned.urgency.ttft_slo_ms,
         prompt_tokens=call.num_prompt_tokens,
         cached_tokens=call.num_cached_tokens,
         completion_tokens=len(times_s),

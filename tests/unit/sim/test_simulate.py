@@ -15,7 +15,7 @@ import pytest
 from foreword.bench.load.record import RequestRecord
 from foreword.bench.load.summary import Slo
 from foreword.bench.load.trace import Trace
-from foreword.bench.load.workloads import Burst, Chat, Fixed, Mixed, Rag, Recipe
+from foreword.bench.load.workloads import Burst, Chat, Fixed, Mixed, Rag, Recipe, Urgent
 from foreword.config.admission import AdmissionConfig
 from foreword.config.engine import EngineOptions
 from foreword.errors import ConfigError
@@ -208,6 +208,16 @@ def test_the_shortest_first_serves_short_prompts_sooner() -> None:
     report = run(Mixed(), policies=("fcfs", "shortest"), num_prompts=150, request_rate=3)
     fcfs, shortest = [policy.summary.ttft_ms_by_kind["short"] for policy in report.policies]
     assert shortest.p99 < 0.5 * fcfs.p99
+
+
+@pytest.mark.parametrize("policy", ["priority", "deadline"])
+def test_who_is_in_a_hurry_is_served_sooner(policy: str) -> None:
+    """All prompts are of one length, so that the shortest first helps nobody."""
+    recipe = Urgent(urgent_ttft_slo_ms=20_000, patient_ttft_slo_ms=60_000)
+    report = run(recipe, policies=("shortest", policy), num_prompts=150, request_rate=1.2)
+    shortest, theirs = [each.summary.ttft_ms_by_kind["urgent"] for each in report.policies]
+    assert theirs.count == shortest.count
+    assert theirs.p90 < 0.7 * shortest.p90
 
 
 def test_goodput_counts_what_kept_the_slo() -> None:

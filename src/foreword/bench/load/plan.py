@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from foreword.core.request import NOT_URGENT, Urgency
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -51,6 +53,7 @@ class PlannedRequest:
         messages: the conversation; a server is asked for the next message of the assistant.
         max_tokens: tokens to generate, and where the server has ``ignore_eos``, exactly so many.
         intended_s: when to send it, from the start of the run; None: as soon as there is room.
+        urgency: what it asks of a server that knows priorities and SLOs; `NOT_URGENT`: nothing.
     """
 
     index: int
@@ -58,6 +61,7 @@ class PlannedRequest:
     messages: tuple[Message, ...]
     max_tokens: int
     intended_s: float | None = None
+    urgency: Urgency = NOT_URGENT
 
     @property
     def prompt_tokens(self) -> int:

@@ -61,6 +61,7 @@ class RequestRecord:
         status: of HTTP, or None.
         retry_after_s: when to come again, as the server says; None where it does not say.
         planned_prompt_tokens: what the workload meant the prompt to have.
+        ttft_slo_ms: what the request itself asked for; None: nothing.
         prompt_tokens, cached_tokens, completion_tokens: the server's counts, None where it gives
             none; without one ``completion_tokens`` is the number of pieces.
         tokens_counted_by: ``"usage"``, or ``"pieces"`` where the server counted nothing.
@@ -80,6 +81,7 @@ class RequestRecord:
     retry_after_s: float | None = None
     finish_reason: str | None = None
     planned_prompt_tokens: int = 0
+    ttft_slo_ms: float | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int = 0

@@ -180,6 +180,7 @@ def _record(
         retry_after_s=exchange.retry_after_s,
         finish_reason=reading.finish_reason,
         planned_prompt_tokens=request.prompt_tokens,
+        ttft_slo_ms=request.urgency.ttft_slo_ms,
         prompt_tokens=reading.prompt_tokens,
         cached_tokens=reading.cached_tokens,
         completion_tokens=reading.completion_tokens or len(times_s),

@@ -19,6 +19,8 @@ _BUFFERED_SHARE = 0.5  # of the pieces that came in one read with the piece befo
 class Slo:
     """What a request must keep to count for goodput; None asks for nothing.
 
+    A request that asked for a TTFT itself is held to that instead.
+
     Raises:
         ConfigError: a limit that nothing can keep.
     """
@@ -33,7 +35,8 @@ class Slo:
 
     def kept_by(self, record: RequestRecord) -> bool:
         """Whether a request was answered within the limits; times count from when it was due."""
-        pairs = ((record.intended_ttft_s, self.ttft_ms), (record.tpot_s, self.tpot_ms))
+        ttft_ms = self.ttft_ms if record.ttft_slo_ms is None else record.ttft_slo_ms
+        pairs = ((record.intended_ttft_s, ttft_ms), (record.tpot_s, self.tpot_ms))
         return record.ok and all(
             limit_ms is None or seconds is None or seconds * 1e3 <= limit_ms
             for seconds, limit_ms in pairs

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from foreword.bench.load.plan import PlannedRequest
+from foreword.core.request import NOT_URGENT, Urgency
 from foreword.errors import ConfigError
 
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
@@ -87,6 +88,7 @@ class Target:
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **_urgency(request.urgency),
             **self.extra,
         }
 
@@ -124,3 +126,10 @@ class Target:
                 continue
             return address
         return addresses[0]
+
+
+def _urgency(urgency: Urgency) -> dict[str, Any]:
+    """What is asked for, so that servers which know nothing of it need not."""
+    return {
+        name: value for name, value in asdict(urgency).items() if value != getattr(NOT_URGENT, name)
+    }

@@ -6,13 +6,14 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from typing import ClassVar
 
 from foreword.bench.load.corpus import Corpus, Passages
 from foreword.bench.load.plan import Message, Passage, PlannedRequest, Workload
 from foreword.config.option import option
+from foreword.core.request import NOT_URGENT, Urgency
 from foreword.errors import ConfigError
 
 
@@ -22,12 +23,14 @@ class Draft:
 
     Attributes:
         at_s: its time, in workloads that bring their own.
+        urgency: see `PlannedRequest`.
     """
 
     kind: str
     messages: tuple[Message, ...]
     max_tokens: int
     at_s: float | None = None
+    urgency: Urgency = NOT_URGENT
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def draw_requests(
             messages=draft.messages,
             max_tokens=draft.max_tokens,
             intended_s=next(times) if draft.at_s is None else draft.at_s,
+            urgency=draft.urgency,
         )
 
 
@@ -200,6 +204,31 @@ class Mixed(Recipe):
             is_long = shape.random() < self.long_share
             kind, tokens = ("long", self.long_tokens) if is_long else ("short", self.short_tokens)
             yield _single(kind, passages, tokens, self.output_tokens)
+
+
+@dataclass(frozen=True)
+class Urgent(Recipe):
+    """Some who wait for the first word, among others who do not, with prompts of one length.
+
+    Each request brings its own priority (-1 or 0) and ``ttft_slo_ms``.
+    """
+
+    name: ClassVar[str] = "urgent"
+    urgent_share: float = option(0.2, "Share of urgent requests.")
+    urgent_ttft_slo_ms: float = option(500.0, "What these ask for.")
+    patient_ttft_slo_ms: float = option(10_000.0, "What the others ask for.")
+    prompt_tokens: int = option(512, "Tokens of each prompt.")
+    output_tokens: int = option(16, "Tokens to generate.")
+
+    def drafts(self, shape: random.Random, passages: Passages) -> Iterator[Draft]:
+        """See `Recipe.drafts`."""
+        urgent = Urgency(priority=-1, ttft_slo_ms=self.urgent_ttft_slo_ms)
+        patient = Urgency(ttft_slo_ms=self.patient_ttft_slo_ms)
+        while True:
+            is_urgent = shape.random() < self.urgent_share
+            kind, urgency = ("urgent", urgent) if is_urgent else ("patient", patient)
+            draft = _single(kind, passages, self.prompt_tokens, self.output_tokens)
+            yield replace(draft, urgency=urgency)
 
 
 @dataclass(frozen=True)
@@ -291,5 +320,5 @@ def _around(mean: int, shape: random.Random) -> int:
 
 
 RECIPES: Mapping[str, type[Recipe]] = {
-    recipe.name: recipe for recipe in (Fixed, Chat, Rag, Code, Mixed, Burst)
+    recipe.name: recipe for recipe in (Fixed, Chat, Rag, Code, Mixed, Burst, Urgent)
 }

@@ -26,7 +26,7 @@ def serve(
     ] = None,
     workload: Annotated[
         str,
-        typer.Option(help="fixed, chat, rag, code, mixed, burst, or trace:FILE."),
+        typer.Option(help="fixed, chat, rag, code, mixed, burst, urgent, or trace:FILE."),
     ] = "fixed",
     set_: Annotated[
         list[str] | None,

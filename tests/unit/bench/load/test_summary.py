@@ -101,6 +101,8 @@ def test_goodput_counts_what_kept_all_limits_from_when_it_was_due() -> None:
     assert summary(fast, slow, slo=Slo(tpot_ms=4)).goodput_share == 0
     assert summary(fast, slow, slo=Slo(ttft_ms=900, tpot_ms=5)).goodput_share == 1
     assert summary(fast).goodput_share is None
+    own = replace(slow, ttft_slo_ms=900)
+    assert summary(fast, own, slo=Slo(ttft_ms=160)).goodput_share == 1, "it asked for less itself"
 
 
 def test_the_servers_account_beside_the_clients() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from foreword.bench.load.corpus import Corpus
 from foreword.bench.load.plan import Message, PlannedRequest, Workload
+from foreword.bench.load.target import Target
 from foreword.bench.load.workloads import (
     RECIPES,
     Burst,
@@ -18,9 +19,11 @@ from foreword.bench.load.workloads import (
     Mixed,
     Rag,
     Recipe,
+    Urgent,
     draw_requests,
     plan,
 )
+from foreword.core.request import Urgency
 from foreword.errors import ConfigError
 
 CORPUS = Corpus.of_words(1.0)
@@ -119,6 +122,18 @@ def test_few_requests_of_a_mix_are_long() -> None:
     long = [request for request in requests if request.kind == "long"]
     assert {request.prompt_tokens for request in long} == {2048}
     assert 70 < len(long) < 130
+
+
+def test_who_is_in_a_hurry_says_so() -> None:
+    requests = made(Urgent(urgent_share=0.25, urgent_ttft_slo_ms=200), 400).requests
+    urgent = [request for request in requests if request.kind == "urgent"]
+    assert {request.urgency for request in urgent} == {Urgency(priority=-1, ttft_slo_ms=200)}
+    assert 60 < len(urgent) < 140
+    assert {request.prompt_tokens for request in requests} == {512}
+    body = Target(url="http://127.0.0.1:1").body(urgent[0])
+    assert (body["priority"], body["ttft_slo_ms"]) == (-1, 200)
+    (plain,) = made(Fixed(), 1).requests
+    assert not {"priority", "ttft_slo_ms"} & Target(url="http://127.0.0.1:1").body(plain).keys()
 
 
 def test_bursts_come_together() -> None:
