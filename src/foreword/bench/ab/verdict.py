@@ -10,7 +10,7 @@ import numpy as np
 
 from foreword.bench.ab.blocks import BlockPair, Side, failed_share
 from foreword.bench.ab.effect import RESAMPLES, Effect, measure_effect
-from foreword.bench.ab.metrics import METRICS, Metric, find_metric
+from foreword.bench.ab.metrics import METRICS, Goodput, Metric, find_metric
 from foreword.bench.ab.settings import AA_CONFIDENCE, AbSettings
 
 MAX_FAILED_SHARE = 0.01
@@ -137,8 +137,9 @@ def _refusals(
         yield f"the run ended after {len(pairs)} of {settings.pairs} pairs of blocks: {ended}."
     if findings.primary is None:
         yield f"too few blocks have a figure for {settings.primary}."
+    counted = isinstance(find_metric(settings.primary), Goodput)  # as requests that are not good
     sides: tuple[Side, Side] = ("a", "b")
-    for side in sides if pairs else ():
+    for side in sides if pairs and not counted else ():
         share = failed_share(pairs, side)
         if share > MAX_FAILED_SHARE:
             yield f"{share:.1%} of side {side}'s requests failed."

@@ -91,6 +91,12 @@ def test_failures_and_an_early_end_forbid_it_too() -> None:
     assert "side b's requests failed" in verdict.reasons[1]
 
 
+def test_goodput_counts_what_failed_by_itself() -> None:
+    settings = replace(SETTINGS, primary="goodput")
+    pairs = pairs_of(0.5, failed=1)
+    assert decide(find(pairs, [], settings, resamples=500), pairs, settings).word == "better"
+
+
 def test_nothing_measured_is_nothing_shown() -> None:
     findings = find([], [], SETTINGS)
     assert findings.effects == ()
