@@ -8,15 +8,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scheduling import World, check_outputs, make_request
+from support.scheduling import BUDGET, COST_S, VIRTUAL, World, check_outputs, make_request
 
 from foreword.config.scheduler import SCHEDULING_POLICIES
 from foreword.core.request import Request
 from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.fair import Turns
 
-BUDGET = 256
-COST_S = (2e-3, 4e-4, 1e-7, 6e-4, 1e-6)
 QUANTUM = 256
 
 
@@ -32,17 +30,6 @@ def alone_s(num_tokens: int) -> float:
     return sum(cost.predict(StepLoad.prompt(min(half, num_tokens - at), at)) for at in starts)
 
 
-def virtual(policy: str) -> World:
-    return World(
-        budget=BUDGET,
-        max_seqs=64,
-        num_blocks=2000,
-        caching=False,
-        policy=policy,
-        coefficients_s=COST_S,
-    )
-
-
 @pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
 @pytest.mark.parametrize(("flood", "size"), [((50, 1500), 50), ((500, 40), 1500)])
 def test_a_flood_costs_another_tenant_no_more_than_its_own_share(
@@ -50,7 +37,7 @@ def test_a_flood_costs_another_tenant_no_more_than_its_own_share(
 ) -> None:
     """Twice its time alone, since two share; the share of aged prompts; and steps to begin with."""
     count, length = flood
-    world = virtual(policy)
+    world = World(**VIRTUAL, policy=policy)
     arrivals = [(0.0, ask(f"flood {n}", length, "greedy")) for n in range(count)]
     world.serve([*arrivals, (1.0, ask("modest", size, "other"))])
     steps_s = 4 * max(world.durations_s)
@@ -60,7 +47,7 @@ def test_a_flood_costs_another_tenant_no_more_than_its_own_share(
 
 
 def test_tenants_with_much_to_do_have_as_much_each() -> None:
-    rng, world = Random(2), virtual("shortest")
+    rng, world = Random(2), World(**VIRTUAL, policy="shortest")
     sizes = {"a": (30, 60), "b": (500, 900), "c": (1500, 2500)}
     for tenant, (low, high) in sizes.items():
         for number in range(40_000 // high):

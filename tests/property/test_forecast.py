@@ -7,21 +7,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scheduling import World, make_request
+from support.scheduling import COST_S, VIRTUAL, World, make_request
 
 from foreword.core.request import Request
 from foreword.sched.cost import CostModel
-
-BUDGET = 256
-COST_S = (2e-3, 4e-4, 1e-7, 6e-4, 1e-6)
 
 
 class Foreseen(World):
     """Asks for a forecast of each request before it adds it."""
 
     def __init__(self, policy: str, **options: object) -> None:
-        options = {"max_seqs": 64, "num_blocks": 2000, "caching": False, **options}
-        super().__init__(budget=BUDGET, policy=policy, coefficients_s=COST_S, **options)  # type: ignore[arg-type]
+        super().__init__(policy=policy, **{**VIRTUAL, **options})
         self.forecasts_s: dict[str, float] = {}
 
     def add(self, request: Request, queued_s: float | None = None) -> None:

@@ -8,27 +8,17 @@ from statistics import mean, median
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scheduling import World, make_request
+from support.scheduling import BUDGET, COST_S, VIRTUAL, World, make_request
 
 from foreword.core.request import Request, Urgency
 from foreword.sched.cost import CostModel, StepLoad
 
-BUDGET = 256
-COST_S = (2e-3, 4e-4, 1e-7, 6e-4, 1e-6)
 COST = CostModel(COST_S)
 Arrivals = list[tuple[float, Request]]
 
 
 def virtual(policy: str = "shortest", **options: float) -> World:
-    return World(
-        budget=BUDGET,
-        max_seqs=64,
-        num_blocks=2000,
-        caching=False,
-        policy=policy,
-        coefficients_s=COST_S,
-        **options,  # type: ignore[arg-type]
-    )
+    return World(**VIRTUAL, policy=policy, **options)
 
 
 def ask(name: str, num_tokens: int, max_tokens: int = 1) -> Request:

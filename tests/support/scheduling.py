@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from foreword.backends.null import NullBackend, hashed_token
 from foreword.config.cache import CacheConfig
@@ -60,6 +61,18 @@ def scores_alone(request: Request) -> tuple[float, ...]:
     )
     (result,) = backend.execute(StepPlan((step,))).sequences
     return tuple(score.logprob for score in result.prompt_logprobs)
+
+
+BUDGET = 256
+COST_S = (2e-3, 4e-4, 1e-7, 6e-4, 1e-6)
+VIRTUAL: dict[str, Any] = {
+    "budget": BUDGET,
+    "max_seqs": 64,
+    "num_blocks": 2000,
+    "caching": False,
+    "coefficients_s": COST_S,
+}
+"""Of a `World` in virtual time with room for everybody."""
 
 
 def make_short_sighted(scheduler: Scheduler) -> None:

@@ -79,16 +79,13 @@ def ab(
     if html_file is not None:
         import_plotly()
     arms: dict[Side, Arm] = {"a": _arm("a", a, both), "b": _arm("b", b, both)}
-    slo = None
-    if slo_ttft_ms is not None or slo_tpot_ms is not None:
-        slo = Slo(ttft_ms=slo_ttft_ms, tpot_ms=slo_tpot_ms)
     load = LoadShape(
         recipe=make_recipe(workload, set_ or ()),
         endpoint=endpoint,
         request_rate=request_rate,
         burstiness=burstiness,
         max_concurrency=max_concurrency,
-        slo=slo,
+        slo=Slo.stated(slo_ttft_ms, slo_tpot_ms),
     )
     with Progress(console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=None)

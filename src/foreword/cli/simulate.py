@@ -101,7 +101,7 @@ def simulate(
         profile = replace(profile, noise=noise)
     if save_cost is not None:
         save_cost.write_text(json.dumps(profile.to_json(), indent=1) + "\n")
-    slo = Slo(ttft_ms=slo_ttft_ms, tpot_ms=slo_tpot_ms)
+    slo = Slo.stated(slo_ttft_ms, slo_tpot_ms)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("simulating", total=None)
@@ -112,7 +112,7 @@ def simulate(
             profile,
             policies=scheduling_policy.split(","),
             admission=admission,
-            slo=slo if slo != Slo() else None,
+            slo=slo,
             on_record=lambda policy, _: bars.update(bar, description=policy, advance=1),
         )
     Console().print(*sim_tables(report), sep="\n\n")

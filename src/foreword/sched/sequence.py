@@ -151,9 +151,9 @@ class Sequence:
     @classmethod
     def first(cls, seq_id: int, tracked: TrackedRequest, cache: KVCache) -> Sequence:
         """The sequence that computes a request's prompt, on behalf of all its completions."""
-        token_ids = list(tracked.request.prompt_token_ids)
-        draws = tuple(range(tracked.request.params.n))
         request = tracked.request
+        token_ids = list(request.prompt_token_ids)
+        draws = tuple(range(request.params.n))
         table = BlockTable(cache, token_ids, request.cache_salt, request.urgency.priority)
         return cls(seq_id, tracked, draws, token_ids, table)
 

@@ -33,6 +33,17 @@ class Slo:
             if limit is not None and not limit > 0:
                 raise ConfigError(f"slo_{name}", f"must be above 0, not {limit}")
 
+    @classmethod
+    def stated(cls, ttft_ms: float | None, tpot_ms: float | None) -> Slo | None:
+        """Give what was asked for; None: nothing was, so there is no goodput.
+
+        Raises:
+            ConfigError: as for the class.
+        """
+        if ttft_ms is None and tpot_ms is None:
+            return None
+        return cls(ttft_ms=ttft_ms, tpot_ms=tpot_ms)
+
     def kept_by(self, record: RequestRecord) -> bool:
         """Whether a request was answered within the limits; times count from when it was due."""
         ttft_ms = self.ttft_ms if record.ttft_slo_ms is None else record.ttft_slo_ms

@@ -184,7 +184,7 @@ class Burst(Recipe):
             for place in range(self.size):
                 kind = "first of a burst" if place == 0 else "others of a burst"
                 draft = _single(kind, passages, self.prompt_tokens, self.output_tokens)
-                yield Draft(draft.kind, draft.messages, draft.max_tokens, number * self.period_s)
+                yield replace(draft, at_s=number * self.period_s)
             number += 1
 
 

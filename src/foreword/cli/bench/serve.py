@@ -84,7 +84,7 @@ def serve(
         from foreword.bench.html import import_plotly
 
         import_plotly()  # rather now than after the run
-    slo = Slo(ttft_ms=slo_ttft_ms, tpot_ms=slo_tpot_ms)
+    slo = Slo.stated(slo_ttft_ms, slo_tpot_ms)
     target = Target(
         url=url,
         model=model,
@@ -106,7 +106,7 @@ def serve(
             for name, wanted in (("ignore_eos", ignore_eos), ("timing", server_timing))
             if wanted
         ),
-        slo=slo if slo != Slo() else None,
+        slo=slo,
     )
     report = _run(target, make_recipe(workload, set_ or ()), settings)
     _show(report, json_file, html_file)
