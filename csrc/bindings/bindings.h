@@ -12,6 +12,7 @@ nanobind::tuple to_tuple(const TokenLogprob& logprob);
 
 void bind_executor(nanobind::module_& m);
 void bind_kernels(nanobind::module_& m);
+void bind_kv(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 void bind_text(nanobind::module_& m);

@@ -8,5 +8,6 @@ NB_MODULE(_core, m) {
   foreword::bind_sampler(m);
   foreword::bind_executor(m);
   foreword::bind_kernels(m);
+  foreword::bind_kv(m);
   foreword::bind_machine(m);
 }

@@ -16,7 +16,7 @@ enum Register { kEax, kEbx, kEcx, kEdx };
 
 // Register state that the operating system saves on a context switch (bits of XCR0). Without it an instruction that
 // CPUID promises would still fault.
-constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
+constexpr uint64_t kXmm = 0x2, kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
 
 struct Bit {
   std::string_view name;
@@ -28,14 +28,15 @@ struct Bit {
 
 // Intel's Software Developer's Manual, volume 2, CPUID.
 constexpr Bit kBits[] = {
-    {"avx2", 7, 0, kEbx, 5, kYmm},         {"fma", 1, 0, kEcx, 12, kYmm},
-    {"f16c", 1, 0, kEcx, 29, kYmm},        {"gfni", 7, 0, kEcx, 8, kYmm},
-    {"avx_vnni", 7, 1, kEax, 4, kYmm},     {"avx512f", 7, 0, kEbx, 16, kZmm},
-    {"avx512dq", 7, 0, kEbx, 17, kZmm},    {"avx512bw", 7, 0, kEbx, 30, kZmm},
-    {"avx512vl", 7, 0, kEbx, 31, kZmm},    {"avx512vbmi", 7, 0, kEcx, 1, kZmm},
-    {"avx512_vnni", 7, 0, kEcx, 11, kZmm}, {"avx512_bf16", 7, 1, kEax, 5, kZmm},
-    {"avx512_fp16", 7, 0, kEdx, 23, kZmm}, {"amx_tile", 7, 0, kEdx, 24, kTiles},
-    {"amx_int8", 7, 0, kEdx, 25, kTiles},  {"amx_bf16", 7, 0, kEdx, 22, kTiles},
+    {"sha_ni", 7, 0, kEbx, 29, kXmm},      {"avx2", 7, 0, kEbx, 5, kYmm},
+    {"fma", 1, 0, kEcx, 12, kYmm},         {"f16c", 1, 0, kEcx, 29, kYmm},
+    {"gfni", 7, 0, kEcx, 8, kYmm},         {"avx_vnni", 7, 1, kEax, 4, kYmm},
+    {"avx512f", 7, 0, kEbx, 16, kZmm},     {"avx512dq", 7, 0, kEbx, 17, kZmm},
+    {"avx512bw", 7, 0, kEbx, 30, kZmm},    {"avx512vl", 7, 0, kEbx, 31, kZmm},
+    {"avx512vbmi", 7, 0, kEcx, 1, kZmm},   {"avx512_vnni", 7, 0, kEcx, 11, kZmm},
+    {"avx512_bf16", 7, 1, kEax, 5, kZmm},  {"avx512_fp16", 7, 0, kEdx, 23, kZmm},
+    {"amx_tile", 7, 0, kEdx, 24, kTiles},  {"amx_int8", 7, 0, kEdx, 25, kTiles},
+    {"amx_bf16", 7, 0, kEdx, 22, kTiles},
 };
 
 uint64_t saved_state() {

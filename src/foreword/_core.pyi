@@ -1,4 +1,4 @@
-"""foreword's C++ core, for `foreword.weights`, `.text`, `.backends.cpu` and `.bench` alone."""
+"""foreword's C++ core: for `foreword.weights`, `text`, `kv`, `backends.cpu` and `bench` alone."""
 
 import enum
 from collections.abc import Sequence
@@ -351,6 +351,21 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for. Raises IndexError."""
+
+def pack_token_ids(token_ids: list[int], start: int) -> bytes:
+    """The ids from ``start`` on, each as four bytes, the highest first.
+
+    Raises:
+        OverflowError: an id is negative or has more than 32 bits.
+    """
+
+def sha256_chain(
+    tag: bytes, parent: bytes, data: bytes, part_bytes: int, portable: bool = False
+) -> list[bytes]:
+    """A digest for each whole ``part_bytes`` of ``data``: of ``tag``, the one before, and the part.
+
+    ``parent`` stands before the first. ``portable``: without the processor's own instructions.
+    """
 
 def cpu_features() -> dict[str, bool]:
     """Features that kernels might ask about, by Linux's name, and whether they can be used here."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import foreword
 
 SOURCE = Path(foreword.__file__).parent
-MAY_USE_CORE = ("backends/cpu/", "bench/", "text/", "weights/")
+MAY_USE_CORE = ("backends/cpu/", "bench/", "kv/", "text/", "weights/")
 
 
 def imported_names(path: Path) -> set[str]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from foreword import _core
 
 TOKEN_BYTES = 4  # a token id in a key: big-endian, so that keys sort as their tokens do
 
@@ -37,29 +39,32 @@ def salted(root: bytes, salt: str) -> bytes:
     return root_digest({"root": root, "salt": salt.encode()}) if salt else root
 
 
-def token_key(token_ids: Sequence[int]) -> bytes:
-    """Token ids as bytes that sort, and begin one another, as the lists do.
+def token_key(token_ids: list[int], start: int = 0) -> bytes:
+    """Token ids, from ``start`` on, as bytes that sort, and begin one another, as the lists do.
 
     Raises:
-        struct.error: an id is negative or has more than 32 bits.
+        OverflowError: an id is negative or has more than 32 bits.
     """
-    return struct.pack(f">{len(token_ids)}I", *token_ids)
+    return _core.pack_token_ids(token_ids, start)
 
 
-def block_digest(parent: bytes, key: bytes) -> bytes:
-    """Digest of the block that holds the tokens of ``key`` right after the block ``parent``.
+def block_digests(parent: bytes, keys: bytes, block_bytes: int) -> list[bytes]:
+    """Digests of consecutive blocks, 32 bytes each.
 
     Args:
-        parent: a digest, so always 32 bytes: where it ends is certain.
+        parent: that of the block before them, or the root's: always 32 bytes, so that where it ends
+            is certain.
+        keys: the tokens of whole blocks, see `token_key`.
+        block_bytes: size of the key of one.
     """
-    return hashlib.sha256(_BLOCK_TAG + parent + key).digest()
+    return _core.sha256_chain(_BLOCK_TAG, parent, keys, block_bytes)
 
 
 class BlockName(NamedTuple):
     """What a block is called everywhere, and what makes sure that it is the one.
 
     Attributes:
-        digest: its identity, see `block_digest`.
+        digest: its identity, see `block_digests`.
         parent: that of the block before it, or the root's.
         key: its tokens, see `token_key`.
     """
@@ -103,10 +108,9 @@ class TokenChain:
         """Identity of the full block ``index``, 32 bytes."""
         digests, size = self._digests, self._block_bytes
         if len(digests) <= index:
-            packed, parent = self._pack(), digests[-1] if digests else self.root
-            for start in range(len(digests) * size, (index + 1) * size, size):
-                parent = block_digest(parent, packed[start : start + size])
-                digests.append(parent)
+            parent = digests[-1] if digests else self.root
+            keys = self._pack()[len(digests) * size : (index + 1) * size]
+            digests += block_digests(parent, keys, size)
         return digests[index]
 
     def parent(self, index: int) -> bytes:
@@ -128,5 +132,5 @@ class TokenChain:
         """All tokens that there are by now."""
         num_packed = len(self._packed) // TOKEN_BYTES
         if num_packed < len(self._token_ids):
-            self._packed += token_key(self._token_ids[num_packed:])
+            self._packed += token_key(self._token_ids, num_packed)
         return self._packed

@@ -165,8 +165,14 @@ def test_damage_of_every_kind_is_a_miss(tmp_path: Path) -> None:
 def test_blocks_of_equal_digests_are_not_taken_for_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weak = lambda parent, key: bytes([sum(parent + key) % 3]) * 32  # noqa: E731
-    monkeypatch.setattr("foreword.kv.identity.block_digest", weak)
+    def weak(parent: bytes, keys: bytes, block_bytes: int) -> list[bytes]:
+        digests = [parent]
+        for start in range(0, len(keys), block_bytes):
+            key = keys[start : start + block_bytes]
+            digests.append(bytes([sum(digests[-1] + key) % 3]) * 32)
+        return digests[1:]
+
+    monkeypatch.setattr("foreword.kv.identity.block_digests", weak)
     rng = random.Random(3)
     world = TieredWorld(tmp_path, num_blocks=10)
     loaded = 0
