@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.scheduling import COST_S, VIRTUAL, World, make_request
 
 from foreword.core.request import Request
+from foreword.sched import Forecast
 from foreword.sched.cost import CostModel
 
 
@@ -22,9 +23,13 @@ class Foreseen(World):
 
     def add(self, request: Request, queued_s: float | None = None) -> None:
         at_s = self.now if queued_s is None else queued_s
-        forecast = self.scheduler.forecast(request, at_s, self.now - at_s)
+        forecast = self.foresee(request, at_s)
         self.forecasts_s[request.request_id] = forecast.ttft_s
         super().add(request, queued_s)
+
+    def foresee(self, request: Request, at_s: float | None = None) -> Forecast:
+        at_s = self.now if at_s is None else at_s
+        return self.scheduler.forecast(self.scheduler.prepare(request), at_s, self.now - at_s)
 
     @property
     def errors(self) -> list[float]:
@@ -120,8 +125,8 @@ def test_an_aged_prompt_takes_its_share() -> None:
 def test_what_the_cache_holds_is_not_counted() -> None:
     world = Foreseen("shortest", caching=True)
     world.serve([(0.0, ask("first", 1000))])
-    assert world.scheduler.forecast(ask("again", 1000), world.now).ttft_s < 0.01
-    assert world.scheduler.forecast(make_request("other", [2] * 1000), world.now).ttft_s > 0.4
+    assert world.foresee(ask("again", 1000)).ttft_s < 0.01
+    assert world.foresee(make_request("other", [2] * 1000)).ttft_s > 0.4
 
 
 @pytest.mark.parametrize(("policy", "passed"), [("fcfs", []), ("shortest", ["long", "longer"])])
@@ -129,20 +134,18 @@ def test_who_would_be_passed_is_said(policy: str, passed: list[str]) -> None:
     world = Foreseen(policy)
     for name, size in (("longer", 500), ("short", 20), ("long", 400)):
         world.add(ask(name, size))
-    forecast = world.scheduler.forecast(ask("new", 30), world.now)
+    forecast = world.foresee(ask("new", 30))
     assert list(forecast.behind) == passed
     assert CostModel(COST_S).prompt_s(30, 0) < forecast.work_s < forecast.ttft_s
     assert forecast.delay_s(10.0) >= forecast.work_s
 
 
 def test_asking_changes_nothing() -> None:
-    worlds = [
-        World(budget=64, num_blocks=100, policy="shortest", coefficients_s=COST_S) for _ in "12"
-    ]
+    worlds = [Foreseen("shortest", budget=64, num_blocks=100, caching=True) for _ in "12"]
     for world in worlds:
         for number in range(12):
             world.add(ask(f"{number}", 40 + number, max_tokens=9))
     while worlds[0].step() | worlds[1].step():
-        worlds[1].scheduler.forecast(ask("0", 44), worlds[1].now)
+        worlds[1].foresee(ask("0", 44))
     assert worlds[0].shares == worlds[1].shares
     assert worlds[0].cache.usage == worlds[1].cache.usage

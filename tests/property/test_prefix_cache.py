@@ -49,6 +49,7 @@ class Prefixes(RuleBasedStateMachine):
         self.cache = KVCache(CacheConfig(num_blocks=NUM_BLOCKS), b"root")
         self.resident: dict[int, Resident] = {}  # by block
         self.tables: list[tuple[BlockTable, list[int], str]] = []
+        self.waiting: list[tuple[BlockTable, list[int], str]] = []
         self.pins: dict[str, tuple[list[int], float]] = {}
         self.now = 0.0
 
@@ -134,6 +135,21 @@ class Prefixes(RuleBasedStateMachine):
         for index, node in enumerate(hit.nodes):
             expected = Resident(salt, tuple(tokens[: (index + 1) * BLOCK]))
             assert self.resident[node.block] == expected
+
+    @rule(tokens=tokens_of_prompts, salt=salts)
+    def wait(self, tokens: list[int], salt: str) -> None:
+        table = BlockTable(self.cache, tokens, salt)
+        table.match(len(tokens))
+        self.waiting.append((table, tokens, salt))
+
+    @precondition(lambda self: self.waiting)
+    @rule(limit=st.integers(0, 90), more=st.lists(st.integers(0, 2)))
+    def match_again(self, limit: int, more: list[int]) -> None:
+        """What an earlier match found changes nothing, whatever has happened since."""
+        for table, tokens, salt in self.waiting:
+            most = min(limit, len(tokens))
+            assert table.match(most) == BlockTable(self.cache, tokens, salt).match(most)
+            tokens += more
 
     @property
     def held(self) -> set[int]:

@@ -133,7 +133,7 @@ class World:
 
     def add(self, request: Request, queued_s: float | None = None) -> None:
         queued_s = self.now if queued_s is None else queued_s
-        self.scheduler.add(request, queued_s)
+        self.scheduler.add(self.scheduler.prepare(request), queued_s)
         self.queued_s[request.request_id] = queued_s
         self.requests[request.request_id] = request
         for draw in range(request.params.n):

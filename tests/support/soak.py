@@ -102,7 +102,7 @@ class Load:
         request = self.engine.make_request(
             case.prompt, params, request_id=f"r{next(self._numbers)}", cache_salt=case.salt
         )
-        self.engine.add(request)
+        self.engine.add(self.engine.prepare(request))
         self._running[request.request_id] = _Asked(case, [[] for _ in case.answers])
 
     def _cancel(self, request_id: str) -> None:

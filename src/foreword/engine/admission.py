@@ -10,7 +10,7 @@ from foreword.config.admission import AdmissionConfig
 from foreword.core.request import Request
 from foreword.engine.engine import Engine
 from foreword.errors import OverloadedError, QueueTimeoutError
-from foreword.sched import Forecast
+from foreword.sched import Forecast, Sequence
 
 _LATE_SHARE = 0.05  # of those admitted
 _MOST_MARGIN = 1.0
@@ -67,8 +67,11 @@ class Admission:
         """How long a request may wait for its first step."""
         return self._config.queue_timeout_s
 
-    def admit(self, request: Request) -> float:
+    def admit(self, prompt: Sequence) -> float:
         """Let a request queue; `forget` is to be called when it is over.
+
+        Args:
+            prompt: what `Engine.prepare` made of it.
 
         Returns:
             Seconds until its first token, as predicted.
@@ -77,9 +80,9 @@ class Admission:
             InvalidRequestError: it could not be served in any case.
             OverloadedError: it would come too late, or make others come too late.
         """
-        engine = self._engine
+        engine, request = self._engine, prompt.tracked.request
         engine.check(request)
-        forecast = engine.forecast(request)
+        forecast = engine.forecast(prompt)
         if not self.has_room:
             num_queued = engine.num_queued
             raise OverloadedError(
@@ -106,7 +109,7 @@ class Admission:
         """What to tell a request that has waited for too long."""
         return QueueTimeoutError(
             f"the request has waited {self.timeout_s:g} s for its first step, as long as it may",
-            retry_after_s=self._engine.forecast(request).ttft_s,
+            retry_after_s=self._engine.forecast(self._engine.prepare(request)).ttft_s,
         )
 
     def _promise(self, request: Request, forecast: Forecast) -> None:

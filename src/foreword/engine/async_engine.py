@@ -291,8 +291,9 @@ class AsyncEngine:
 
     def _queue(self, request: Request, trace: RequestTrace) -> None:
         with self._lock:
-            trace.forecast_s = self._admission.admit(request)
-            self._engine.add(request, trace)
+            prompt = self._engine.prepare(request)
+            trace.forecast_s = self._admission.admit(prompt)
+            self._engine.add(prompt, trace)
             self._progress.work_came()
             self._lock.notify()
 

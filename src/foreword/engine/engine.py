@@ -21,6 +21,7 @@ from foreword.engine.preemption_log import PreemptionLog
 from foreword.errors import BackendError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched import CostModel, Forecast, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
+from foreword.sched import Sequence as PromptSequence
 from foreword.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -47,9 +48,14 @@ class Step:
 
 @dataclass(slots=True)
 class _Running:
-    """A request between `Engine.add` and its last delta."""
+    """A request between `Engine.add` and its last delta.
+
+    Attributes:
+        prompt: what computes its prompt.
+    """
 
     request: Request
+    prompt: PromptSequence
     streams: list[CompletionStream]
     trace: RequestTrace
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None  # until the first delta takes them
@@ -148,8 +154,12 @@ class Engine:
             if index > 0:
                 self._cost.observe(StepLoad.of(plan), self.clock() - began_s)
 
-    def add(self, request: Request, trace: RequestTrace | None = None) -> None:
-        """Queue a request.
+    def prepare(self, request: Request) -> PromptSequence:
+        """Make what `forecast` and then `add` take of a request."""
+        return self.scheduler.prepare(request)
+
+    def add(self, prompt: PromptSequence, trace: RequestTrace | None = None) -> None:
+        """Queue what `prepare` made of a request.
 
         Args:
             trace: is filled in as the request gets on, until its last delta.
@@ -158,11 +168,11 @@ class Engine:
             InvalidRequestError: a request of this id is running, or ``n`` is too large.
             ContextLengthError: it could not fit the KV pool even alone.
         """
-        now = self.clock()
+        now, request = self.clock(), prompt.tracked.request
         self.check(request)
-        loads = self._loader is not None and self._loader.begin(request)
+        loads = self._loader is not None and self._loader.begin(request, prompt.table)
         if not loads:
-            self.scheduler.add(request, now)
+            self.scheduler.add(prompt, now)
         streams = [
             CompletionStream(index, request.params, self.tokenizer)
             for index in range(request.params.n)
@@ -172,7 +182,7 @@ class Engine:
         trace.step_before = self.steps.latest
         trace.queued_s = now
         trace.loads = loads
-        self._running[request.request_id] = _Running(request, streams, trace)
+        self._running[request.request_id] = _Running(request, prompt, streams, trace)
 
     def check(self, request: Request) -> None:
         """Raise what `add` would raise."""
@@ -182,7 +192,7 @@ class Engine:
                 f"request {request.request_id!r} is still being served", param="request_id"
             )
 
-    def forecast(self, request: Request) -> Forecast:
+    def forecast(self, prompt: PromptSequence) -> Forecast:
         """What to expect of a request if it were added now.
 
         It counts what the pool has of the prompt. What a tier has would take no longer to load than
@@ -191,7 +201,7 @@ class Engine:
         now, step = self.clock(), self.steps.latest
         running = step is not None and step.ended_s is None
         step_left_s = step.began_s + step.predicted_s - now if step and running else 0.0
-        return self.scheduler.forecast(request, now, max(0.0, step_left_s))
+        return self.scheduler.forecast(prompt, now, max(0.0, step_left_s))
 
     @property
     def num_queued(self) -> int:
@@ -308,11 +318,12 @@ class Engine:
         """Copy new blocks out, and queue the requests whose blocks have come in."""
         loader.save()
         for load in loader.finished():
-            trace = self._running[load.request.request_id].trace
+            running = self._running[load.request.request_id]
+            trace = running.trace
             trace.num_loaded_tokens = dict(load.num_tokens)
             trace.load_wait_s = load.seconds
             trace.loaded = self.clock(), self.steps.latest
-            self.scheduler.add(load.request, self.clock(), loaded=load.num_tokens)
+            self.scheduler.add(running.prompt, self.clock(), loaded=load.num_tokens)
 
     def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
         by_request: dict[str, list[SequenceUpdate]] = {}

@@ -122,7 +122,7 @@ class LLM:
         """
         params = sampling_params or SamplingParams()
         request = self.engine.make_request(prompt_token_ids, params)
-        self.engine.add(request)
+        self.engine.add(self.engine.prepare(request))
         try:
             while self.engine.has_work and not cancelled():
                 for delta in self.engine.step():
@@ -161,7 +161,7 @@ class LLM:
             )
         try:
             for request in requests:
-                self.engine.add(request)
+                self.engine.add(self.engine.prepare(request))
             self._finish(outputs, {request.request_id: request for request in requests})
         finally:
             for request in requests:

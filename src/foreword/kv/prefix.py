@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from foreword.kv.eviction import GreedyDual
@@ -36,7 +37,7 @@ class PrefixCache:
         block_size: int,
         *,
         cost: Callable[[int], float] = lambda depth: 1.0,
-        ttl_s: float = float("inf"),
+        ttl_s: float = inf,
     ) -> None:
         self.now = 0.0
         self.journal: list[NewBlock] | None = None
@@ -62,15 +63,14 @@ class PrefixCache:
         """Blocks that are kept without a reference, pinned ones too."""
         return len(self._idle) + len(self._pinned)
 
-    def match(self, chain: TokenChain, limit: int) -> Match:
-        """The most that the first ``limit`` tokens of ``chain`` share with computed blocks."""
-        nodes, partial, num_partial = self._tree.match(chain, limit)
-        for index, node in enumerate(nodes):
-            if self._expired(node):
-                return Match(nodes[:index])
-        if partial is not None and self._expired(partial):
-            return Match(nodes)
-        return Match(nodes, partial, num_partial)
+    def match(self, chain: TokenChain, limit: int, known: Sequence[Node] = ()) -> Match:
+        """The most that the first ``limit`` tokens of ``chain`` share with computed blocks.
+
+        Args:
+            known: see `RadixTree.match`.
+        """
+        hit = self._tree.match(chain, limit, known)
+        return hit if self._ttl_s == inf else self._fresh(hit)
 
     def hit(self, match: Match) -> None:
         """Note that a request begins with ``match``."""
@@ -167,6 +167,15 @@ class PrefixCache:
                 self._idle[node] = None
                 node.idle_since_s = self.now
                 self._eviction.add(node)
+
+    def _fresh(self, hit: Match) -> Match:
+        """What of a match is not too old."""
+        for index, node in enumerate(hit.nodes):
+            if self._expired(node):
+                return Match(hit.nodes[:index])
+        if hit.partial is not None and self._expired(hit.partial):
+            return hit.whole
+        return hit
 
     def _known(self, block: int) -> Node:
         node = self._tree.node(block)

@@ -7,6 +7,7 @@ tokens. Only a leaf may hold less than a whole block: the end of a sequence.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from foreword.kv.identity import TOKEN_BYTES, TokenChain
@@ -151,13 +152,21 @@ class RadixTree:
         """What is known of a block of the pool."""
         return self._by_block.get(block)
 
-    def match(self, chain: TokenChain, limit: int) -> Match:
-        """The most that the first ``limit`` tokens of ``chain`` share with what is here."""
-        at = self._roots.get(chain.root)
+    def match(self, chain: TokenChain, limit: int, known: Sequence[Node] = ()) -> Match:
+        """The most that the first ``limit`` tokens of ``chain`` share with what is here.
+
+        Args:
+            known: what was found for it before. It is not looked up again, as far as it is still
+                here: of a path, the last nodes go first.
+        """
+        num_whole = limit // self._block_size
+        nodes = list(known[:num_whole])
+        while nodes and self.node(nodes[-1].block) is not nodes[-1]:
+            nodes.pop()
+        at = nodes[-1] if nodes else self._roots.get(chain.root)
         if at is None:
             return Match()
-        nodes: list[Node] = []
-        for index in range(limit // self._block_size):
+        for index in range(len(nodes), num_whole):
             child = at.child(chain.key(index))
             if child is None:
                 break

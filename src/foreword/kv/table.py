@@ -29,6 +29,7 @@ class BlockTable:
 
     __slots__ = (
         "_cache",
+        "_found",
         "_published",
         "_tip",
         "_weight",
@@ -47,17 +48,22 @@ class BlockTable:
         self.blocks: list[int] = []
         self.computed = 0
         self.writable = 0
+        self._found: tuple[Node, ...] = ()  # by the latest match
         self._published = 0  # leading blocks that others can find
         self._tip: Node | None = None  # the last one of them
 
     def match(self, limit: int) -> Match:
-        """What this sequence can begin with.
+        """What this sequence can begin with; asked again, only what is new is looked up.
 
         Args:
             limit: tokens that may come from the cache.
         """
         prefixes = self._cache.prefixes
-        return Match() if prefixes is None else prefixes.match(self.chain, limit)
+        if prefixes is None:
+            return Match()
+        hit = prefixes.match(self.chain, limit, self._found)
+        self._found = hit.nodes
+        return hit
 
     def shortfall(self, hit: Match, stop: int) -> int:
         """Blocks that `start` would take from the available ones.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from sys import maxsize
 
 from foreword.config.scheduler import SchedulerConfig
 from foreword.core.request import FinishReason, Request
@@ -141,8 +140,12 @@ class Scheduler:
         """The work in the step that has been planned and neither been applied nor failed."""
         return self._require_in_flight().load
 
-    def add(self, request: Request, now: float, *, loaded: Mapping[str, int] = NO_TIERS) -> None:
-        """Queue a request.
+    def prepare(self, request: Request) -> Sequence:
+        """Make what `forecast` and then `add` take of a request. It is in no line yet."""
+        return Sequence.first(TrackedRequest(request), self._cache)
+
+    def add(self, seq: Sequence, now: float, *, loaded: Mapping[str, int] = NO_TIERS) -> None:
+        """Queue what `prepare` made of a request, at once or later.
 
         Args:
             loaded: prompt tokens that have been put into the prefix cache for it, by tier; for
@@ -153,28 +156,29 @@ class Scheduler:
             InvalidRequestError: no prompt, more completions than may run at once, or the id of
                 a request that has not ended.
         """
-        self.check(request)
-        tracked = TrackedRequest(request, next(self._orders), now, loaded)
-        seq = self._first_sequence(next(self._seq_ids), tracked)
+        tracked = seq.tracked
+        self.check(tracked.request)
+        tracked.order, tracked.queued_s, tracked.loaded = next(self._orders), now, loaded
         tracked.sequences.append(seq)
-        self._requests[request.request_id] = tracked
+        seq.seq_id = next(self._seq_ids)
+        self._expect(seq)
+        self._requests[tracked.request.request_id] = tracked
         self._waiting.add(seq)
 
-    def forecast(self, request: Request, now: float, step_left_s: float = 0.0) -> Forecast:
+    def forecast(self, seq: Sequence, now: float, step_left_s: float = 0.0) -> Forecast:
         """What to expect of a request if it were added now.
 
         Args:
+            seq: what `prepare` made of it.
             step_left_s: until the step is over that has been planned, if one has.
         """
-        tracked = TrackedRequest(request, maxsize, now)
-        seq = self._first_sequence(-1, tracked)
+        seq.tracked.queued_s = now
+        self._expect(seq)
         return self._forecaster.forecast(seq, now, self._in_flight, step_left_s)
 
-    def _first_sequence(self, seq_id: int, tracked: TrackedRequest) -> Sequence:
-        seq = Sequence.first(seq_id, tracked, self._cache)
+    def _expect(self, seq: Sequence) -> None:
         hit = seq.table.match(seq.max_cached_tokens)
         seq.num_expected = hit.num_tokens(self._cache.block_size)
-        return seq
 
     def abort(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from sys import maxsize
 
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, TokenLogprob
@@ -22,8 +23,8 @@ class TrackedRequest:
         num_prompt_tokens: length of its prompt.
         penalised: whether sampling looks at earlier tokens.
         stop_ids: tokens that end a completion.
-        order: its place in the order of arrival.
-        queued_s: when it was added.
+        order: its place in the order of arrival; after all others until it is added.
+        queued_s: when it was added, or is thought to be.
         admitted: whether it has been part of a step.
         loaded: prompt tokens put into the cache for it before it was added, by their tier.
         num_cached_tokens: prompt tokens found in the cache at its first admission.
@@ -47,14 +48,12 @@ class TrackedRequest:
         "stop_ids",
     )
 
-    def __init__(
-        self, request: Request, order: int, queued_s: float, loaded: Mapping[str, int] = NO_TIERS
-    ) -> None:
+    def __init__(self, request: Request) -> None:
         self.request = request
-        self.order = order
-        self.queued_s = queued_s
+        self.order = maxsize
+        self.queued_s = 0.0
         self.admitted = False
-        self.loaded = loaded
+        self.loaded = NO_TIERS
         self.num_cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
         self.sequences: list[Sequence] = []
@@ -98,7 +97,7 @@ class Sequence:
     """Known tokens, how many of them are computed, and the blocks that hold those.
 
     Attributes:
-        seq_id: unique among all sequences of the scheduler.
+        seq_id: unique among all sequences that were added to the scheduler; -1 before.
         tracked: the request that it belongs to.
         draws: completions that go on from here: all of them until the prompt is computed, one
             after that.
@@ -149,13 +148,13 @@ class Sequence:
         self.ended = False
 
     @classmethod
-    def first(cls, seq_id: int, tracked: TrackedRequest, cache: KVCache) -> Sequence:
+    def first(cls, tracked: TrackedRequest, cache: KVCache) -> Sequence:
         """The sequence that computes a request's prompt, on behalf of all its completions."""
         request = tracked.request
         token_ids = list(request.prompt_token_ids)
         draws = tuple(range(request.params.n))
         table = BlockTable(cache, token_ids, request.cache_salt, request.urgency.priority)
-        return cls(seq_id, tracked, draws, token_ids, table)
+        return cls(-1, tracked, draws, token_ids, table)
 
     @property
     def rank(self) -> tuple[int, int]:

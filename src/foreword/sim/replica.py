@@ -116,8 +116,9 @@ class Replica:
         request = self.engine.make_request(
             token_ids, params, request_id=request_id, arrival_s=arrival_s, urgency=urgency
         )
-        self._admission.admit(request)
-        self.engine.add(request)
+        prompt = self.engine.prepare(request)
+        self._admission.admit(prompt)
+        self.engine.add(prompt)
 
     def begin(self, now_s: float) -> float | None:
         """Plan a step; return when it will end, None where there is nothing to compute."""

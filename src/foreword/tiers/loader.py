@@ -17,7 +17,7 @@ class Load:
     """A request that waits for blocks.
 
     Attributes:
-        table: holds what the pool has of the prompt, so that it stays meanwhile.
+        table: its own, which holds what the pool has of the prompt, so that it stays meanwhile.
         num_tokens: prompt tokens that came back, by tier.
         seconds: how long it waited.
     """
@@ -73,17 +73,15 @@ class TierLoader:
             self.store.put(name, self._backend.read_block(block))
         self._journal.clear()
 
-    def begin(self, request: Request) -> bool:
-        """Ask for what the pool lacks of a prompt; return whether it is worth waiting."""
+    def begin(self, request: Request, table: BlockTable) -> bool:
+        """Ask for what the pool lacks of a prompt; return whether it is worth waiting.
+
+        Args:
+            table: the prompt's, empty; to be left alone until the request has `finished`.
+        """
         if request.params.prompt_logprobs is not None:
             return False  # every token is computed anyway
         size, stop = self._cache.block_size, self._num_whole(request)
-        table = BlockTable(
-            self._cache,
-            list(request.prompt_token_ids),
-            request.cache_salt,
-            request.urgency.priority,
-        )
         known = table.match(stop * size).whole
         first = len(known.nodes)
         if first == stop:

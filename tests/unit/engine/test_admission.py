@@ -57,12 +57,15 @@ class World:
         """Add a request, if it may queue."""
         request = self.request(name, num_tokens, **options)
         try:
-            self.forecasts_s[name] = self.admission.admit(request)
+            self.forecasts_s[name] = self.admit(request)
         except OverloadedError as error:
             self.refused[name] = error
             return False
-        self.engine.add(request)
+        self.engine.add(self.engine.prepare(request))
         return True
+
+    def admit(self, request: Request) -> float:
+        return self.admission.admit(self.engine.prepare(request))
 
     def step(self) -> None:
         self._take(self.engine.step())
@@ -170,12 +173,12 @@ def test_without_a_promise_everybody_passes() -> None:
 def test_who_comes_late_makes_admission_careful_but_never_shuts_it() -> None:
     world = World(policy="fcfs", ttft_slo_ms=3.5e3 * own_s(100))
     for number in range(100):
-        world.admission.admit(world.request(f"{number}", 8))
+        world.admit(world.request(f"{number}", 8))
         world.admission.first_token(f"{number}", world.now + 60.0)
     assert sum(world.ask(f"late {number}", 100) for number in range(6)) == 2
     world.run()
     for number in range(1000):
-        world.admission.admit(world.request(f"{number}", 8))
+        world.admit(world.request(f"{number}", 8))
         world.admission.first_token(f"{number}", world.now)
     assert sum(world.ask(f"on time {number}", 100) for number in range(6)) == 3
 
@@ -252,7 +255,7 @@ def test_what_the_cache_holds_does_not_count() -> None:
     world.run()
     assert world.engine.scheduler.num_waiting_tokens == 0
     request = world.request("first", 500)
-    assert world.admission.admit(request) < own_s(60)
+    assert world.admit(request) < own_s(60)
 
 
 def test_a_mistake_is_no_overload() -> None:

@@ -13,10 +13,10 @@ from foreword.tiers.memory import MemoryTier
 def test_the_id_of_a_request_that_is_being_loaded_is_in_use() -> None:
     engine = tiny_engine(tiers=[MemoryTier(1 << 20)])
     request = engine.make_request([1] * 200, SamplingParams(max_tokens=1), request_id="a")
-    engine.add(request)
+    engine.add(engine.prepare(request))
     assert not engine.scheduler.has_work  # it waits for its blocks
     with pytest.raises(InvalidRequestError, match="'a' is still being served"):
-        engine.add(request)
+        engine.add(engine.prepare(request))
     deltas = []
     while engine.has_work:
         deltas += engine.step()

@@ -54,6 +54,25 @@ def test_a_match_ends_inside_a_block() -> None:
     assert tree.match(chain, 48) == ((first, second), None, 0)
 
 
+@pytest.mark.parametrize("num_removed", [0, 1, 3])
+def test_a_match_goes_on_from_what_is_still_there(num_removed: int) -> None:
+    tree = RadixTree(block_size=16)
+    chain = TokenChain(b"root", list(range(64)), 16)
+    nodes: list[Node] = []
+    for block in range(3):
+        parent = nodes[-1] if nodes else tree.root(b"root")
+        nodes.append(tree.insert(parent, chain.key(block), block))
+    known = tree.match(chain, 64).nodes
+    assert known == tuple(nodes)
+    for _ in range(num_removed):
+        tree.remove(nodes.pop())
+    assert tree.match(chain, 64, known) == (tuple(nodes), None, 0)
+    parent = nodes[-1] if nodes else tree.root(b"root")
+    nodes.append(tree.insert(parent, chain.key(len(nodes)), len(nodes)))  # the same, made anew
+    assert tree.match(chain, 64, known) == (tuple(nodes), None, 0)
+    assert tree.match(chain, 15, known) == ((), nodes[0], 15)
+
+
 def test_roots_share_nothing_and_leave_nothing() -> None:
     tree = RadixTree(block_size=16)
     chain = TokenChain(b"one", list(range(16)), 16)

@@ -58,7 +58,7 @@ class World:
         served.life.parsed_s = self.clock()
         served.life.tokenised_s = self.clock()
         self.requests[request.request_id] = served
-        self.engine.add(request, served.trace)
+        self.engine.add(self.engine.prepare(request), served.trace)
         return request.request_id
 
     def step(self) -> None:

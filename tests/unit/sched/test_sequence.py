@@ -11,8 +11,8 @@ from foreword.sched.sequence import Sequence, TrackedRequest
 
 def make_sequence(length: int) -> Sequence:
     cache = KVCache(CacheConfig(num_blocks=8, enable_prefix_caching=False), b"root")
-    tracked = TrackedRequest(make_request("a", [1] * length, max_tokens=1), 0, 0.0)
-    return Sequence.first(0, tracked, cache)
+    tracked = TrackedRequest(make_request("a", [1] * length, max_tokens=1))
+    return Sequence.first(tracked, cache)
 
 
 def compute(seq: Sequence, count: int) -> int:

@@ -19,6 +19,10 @@ from foreword.tiers.memory import MemoryTier
 from foreword.tiers.store import BlockStore
 
 
+def begin(loader: TierLoader, world: World, request: Request) -> bool:
+    return loader.begin(request, world.scheduler.prepare(request).table)
+
+
 class TieredWorld(World):
     """A scheduler over a pool and a disk, one request at a time."""
 
@@ -53,7 +57,10 @@ class TieredWorld(World):
             pass
 
     def _load(self, request: Request) -> Load | None:
-        return self.finish() if self.loader.begin(request) else None
+        return self.finish() if self.begin(request) else None
+
+    def begin(self, request: Request) -> bool:
+        return begin(self.loader, self, request)
 
     def finish(self) -> Load:
         """Wait for a load to end."""
@@ -126,7 +133,7 @@ def test_salts_and_scored_prompts_find_nothing(world: TieredWorld, tmp_path: Pat
 
 
 def test_a_request_that_leaves_is_forgotten(world: TieredWorld) -> None:
-    assert world.loader.begin(ask("a", prompt(100)))
+    assert world.begin(ask("a", prompt(100)))
     assert world.loader.abort("a")
     assert not world.loader.abort("a")
     assert not world.loader.has_work
@@ -189,7 +196,7 @@ def test_what_the_pool_has_of_a_prompt_stays_while_the_rest_is_loaded(tmp_path: 
     world.serve(ask("a", prompt(100)))
     world.serve(ask("b", prompt(100, 3)))  # takes the place of the end of a
     again = ask("a again", prompt(100))
-    assert world.loader.begin(again)
+    assert world.begin(again)
     world.add(ask("c", prompt(100, 5)))  # would take that of its beginning too
     world.run_steps()
     load = world.finish()
@@ -205,7 +212,7 @@ def test_what_others_computed_meanwhile_is_not_loaded_over(tmp_path: Path) -> No
     before.serve(ask("before", prompt(100)))
     before.store.close()
     world = TieredWorld(tmp_path)
-    assert world.loader.begin(ask("a", prompt(100)))
+    assert world.begin(ask("a", prompt(100)))
     world.add(ask("b", prompt(60)))
     world.run_steps()
     assert world.finish().num_tokens == {"disk": 48}
@@ -236,7 +243,7 @@ def test_a_tier_that_hangs_costs_a_twentieth_of_computing_the_prompt(num_given: 
     for index in range(6):
         chain = world.cache.chain(list(request.prompt_token_ids), "")
         tier.put(chain.name(index), bytes(world.backend.block_bytes))
-    assert loader.begin(request)
+    assert begin(loader, world, request)
     fetch = loader._loads["a"].fetch
     for _ in range(num_given):
         tier.going_on.release()
@@ -257,7 +264,7 @@ def test_a_request_that_leaves_while_it_is_loaded_holds_nothing(tmp_path: Path) 
     world = TieredWorld(tmp_path, num_blocks=10)
     for name, first in (("a", 1), ("b", 3)):
         world.serve(ask(name, prompt(100, first)))
-    assert world.loader.begin(ask("a again", prompt(100)))
+    assert world.begin(ask("a again", prompt(100)))
     assert world.cache.usage.referenced == 3
     world.loader.abort("a again")
     assert world.cache.usage.referenced == 0
@@ -271,7 +278,7 @@ def test_a_pool_without_room_for_all_takes_the_beginning(tmp_path: Path) -> None
     small = TieredWorld(tmp_path, num_blocks=16)
     small.add(ask("running", prompt(100, 5)))
     small.step()
-    assert small.loader.begin(ask("long", prompt(200)))
+    assert small.begin(ask("long", prompt(200)))
     assert small.finish().num_tokens == {"disk": 144}  # 9 blocks of 16: the other 7 are in use
     small.run()
     check_outputs(small)
