@@ -282,18 +282,22 @@ class Engine:
     def apply(self, step: Step) -> list[RequestDelta]:
         """Take in what a step computed, and return at most one delta for each request.
 
-        If it failed inside the backend, its parts are tried again; a request that fails alone ends
-        with that error.
+        If it failed inside the backend, or came back with what nobody asked for, its parts are
+        tried again; a request that fails alone ends with that error.
         """
         outcome, record = step.outcome, step.record
         assert outcome is not None
         assert record.ended_s is not None
-        if isinstance(outcome, BackendError):
-            deltas = self._fail(self.scheduler.fail(), outcome, record)
+        try:
+            if isinstance(outcome, BackendError):
+                raise outcome
+            updates = self.scheduler.apply(outcome, record.ended_s)
+        except BackendError as error:
+            deltas = self._fail(self.scheduler.fail(), error, record)
         else:
             self._to_learn_from = step
             record.sampling_s = outcome.sampling_s
-            deltas = self._publish(self.scheduler.apply(outcome, record.ended_s), record)
+            deltas = self._publish(updates, record)
         record.applied_s = self.clock()
         return deltas
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from support.scripted import tiny_engine
 
+from foreword.backends.null import NullBackend
 from foreword.config.admission import AdmissionConfig
 from foreword.core.params import SamplingParams
-from foreword.core.step import StepPlan
+from foreword.core.step import StepPlan, StepResult
 from foreword.engine import async_engine
 from foreword.engine.async_engine import AsyncEngine
 from foreword.errors import BackendError, EngineStoppedError, InvalidRequestError, OverloadedError
@@ -171,6 +172,33 @@ def test_a_failed_step_is_an_error_of_its_requests_only() -> None:
         assert engine.healthy
 
     run(scenario, on_step=on_step)
+
+
+def test_a_result_for_another_plan_is_an_error_of_its_requests_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    execute = NullBackend.execute
+
+    def lose_one(backend: NullBackend, plan: StepPlan) -> StepResult:
+        result = execute(backend, plan)
+        poisoned = any(66 in sequence.token_ids for sequence in plan.sequences)
+        return StepResult(result.sequences[1:]) if poisoned else result
+
+    monkeypatch.setattr(NullBackend, "execute", lose_one)
+
+    async def scenario(engine: AsyncEngine) -> None:
+        prompts = ("say:one", "B", "say:two")
+        answers = await asyncio.gather(
+            *(text_of(engine, prompt) for prompt in prompts), return_exceptions=True
+        )
+        assert (answers[0], answers[2]) == ("one", "two")
+        assert isinstance(answers[1], BackendError)
+        assert "does not answer its plan" in str(answers[1])
+        assert engine.healthy
+        assert await text_of(engine, "say:fine") == "fine"
+        assert idle(engine)
+
+    run(scenario)
 
 
 def test_a_dead_step_loop_is_told_to_everyone() -> None:
