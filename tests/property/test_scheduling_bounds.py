@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scheduling import BUDGET, COST_S, VIRTUAL, World, make_request
 
+from foreword.config.scheduler import SCHEDULING_POLICIES
 from foreword.core.request import Request, Urgency
 from foreword.sched.cost import CostModel, StepLoad
 
@@ -77,6 +78,40 @@ def test_endless_short_prompts_cannot_starve_a_long_one(policy: str) -> None:
     bound_s = 2 * alone_s(size) + whole_steps + 2 * max(world.durations_s)
     assert bound_s < horizon_s / 2
     assert world.ttfts_s["long"] <= bound_s
+
+
+def beside_one_that_lacks_blocks(policy: str, num_small: int, every_s: float) -> World:
+    """A world of 4,000 tokens in which "large" has no room beside a stream, and small ones come."""
+    world = World(**{**VIRTUAL, "num_blocks": 250}, policy=policy)
+    small = [
+        (0.1 + every_s * number, ask(f"small {number}", 100, 5)) for number in range(num_small)
+    ]
+    world.serve([(0.0, ask("stream", 1500, 200)), (0.05, ask("large", 3000, 20)), *small])
+    return world
+
+
+def test_small_prompts_pass_one_that_lacks_blocks() -> None:
+    """P011."""
+    large_s = beside_one_that_lacks_blocks("fcfs", 0, 0.0).ttfts_s["large"]
+    ttfts_s = beside_one_that_lacks_blocks("fcfs", 7, 0.01).ttfts_s
+    small_s = [value for name, value in ttfts_s.items() if name.startswith("small")]
+    assert max(small_s) < large_s / 3
+    assert ttfts_s["large"] <= 1.1 * large_s
+
+
+@pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
+def test_who_lacks_blocks_is_passed_by_a_quarter_of_its_work_at_most(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P011, while small prompts come endlessly, half again as many as can be served."""
+    num_small, every_s = 300, alone_s(100) / 1.5
+    world = beside_one_that_lacks_blocks(policy, num_small, every_s)
+    with monkeypatch.context() as nobody_passes:
+        nobody_passes.setattr("foreword.sched.planner._PASSED_SHARE", 10**9)
+        closed = beside_one_that_lacks_blocks(policy, num_small, every_s)
+    delay_s = world.ttfts_s["large"] - closed.ttfts_s["large"]
+    assert 0 < delay_s <= alone_s(3000) / 4 + 2 * max(world.durations_s)
+    assert world.first_s["large"] < num_small * every_s  # while they still come
 
 
 def test_a_step_that_ends_no_prompt_is_half_a_step() -> None:

@@ -22,6 +22,7 @@ class Batch:
         slots: completions that the running sequences stand for, once single tokens are planned.
         load: what has been added, as the cost model sees it.
         num_ending: prompts whose last tokens are in it.
+        blocked: the first prompt in line for which there are not enough blocks.
         held_back, deferred, preempted: see `PlanNotes`.
     """
 
@@ -30,6 +31,7 @@ class Batch:
         "_num_streams",
         "admitted",
         "block_copies",
+        "blocked",
         "budget",
         "chunks",
         "deferred",
@@ -58,6 +60,7 @@ class Batch:
         self.load = StepLoad()
         self.num_decodes = 0
         self.num_ending = 0
+        self.blocked: Sequence | None = None
         self.held_back: HeldBack | None = None
         self.deferred: list[str] = []
         self.preempted: list[str] = []

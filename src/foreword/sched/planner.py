@@ -13,10 +13,15 @@ from foreword.sched.running import RunningSet
 from foreword.sched.sequence import Sequence
 
 _MOST_DEFERRED = 32  # in one step: each is compared with all prompts of the step
+_PASSED_SHARE = 4  # of a prompt's tokens, one in so many may begin ahead of it
 
 
 class Planner:
     """Fills a step: streams first, then prompts in line, within the bounds of packing and room.
+
+    A prompt that lacks blocks waits for streams to end. Meanwhile the next in line pass it, as long
+    as all that ever do have a quarter of its tokens at most: they delay it by no more work than
+    that, and in the end what comes free is for it alone.
 
     Args:
         running, waiting: all sequences; those that begin or give way change sides here.
@@ -81,8 +86,8 @@ class Planner:
             aged = None  # it needs no share: it may have all
         if aged is not None:
             batch.held_back = self._serve(aged, batch, self._packing.share(batch.budget), now)
-        if batch.held_back is not None:
-            line.close()  # what it lacks is for nobody else
+            if batch.held_back not in (None, "blocks"):
+                line.close()  # what it lacks is for nobody else
         for seq in line:
             if seq is aged:
                 continue
@@ -90,7 +95,7 @@ class Planner:
             batch.held_back = batch.held_back or held_back
             if held_back == "budget" or len(batch.deferred) > _MOST_DEFERRED:
                 break
-            if held_back in ("sequences", "blocks"):
+            if held_back == "sequences" or (held_back == "blocks" and seq is not batch.blocked):
                 line.close()
         for seq in batch.admitted:
             self._waiting.discard(seq)
@@ -109,6 +114,8 @@ class Planner:
         if most == 0:
             return "budget"
         if seq in self._waiting:
+            if batch.blocked is not None and not _lets_pass(batch.blocked, seq):
+                return "blocks"
             if self._cache.prefixes is not None and batch.computes_prefix_of(seq):
                 batch.defer(seq)
                 return "prefix" if len(batch.deferred) == _MOST_DEFERRED else None
@@ -116,7 +123,10 @@ class Planner:
             if slots > self._max_running:
                 return "sequences"
             if not self._start(seq, batch):
+                batch.blocked = batch.blocked or seq
                 return "blocks"
+            if batch.blocked is not None:
+                batch.blocked.num_passed += seq.num_uncached
             batch.slots = slots
         count = min(seq.num_missing, most)
         batch.add(seq, count)
@@ -142,3 +152,9 @@ class Planner:
             tracked.num_cached_tokens = seq.num_computed
             self._totals.admit(tracked.num_prompt_tokens, seq.num_computed, tracked.loaded)
         return True
+
+
+def _lets_pass(blocked: Sequence, seq: Sequence) -> bool:
+    """Whether a prompt may begin ahead of one that lacks blocks; never ahead of a stream."""
+    most = blocked.num_uncached // _PASSED_SHARE
+    return not blocked.is_stream and blocked.num_passed + seq.num_uncached <= most

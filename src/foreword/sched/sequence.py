@@ -106,6 +106,7 @@ class Sequence:
         table: the blocks; empty while the sequence waits.
         num_expected: leading tokens that the cache held when the sequence began to wait.
         max_known: known tokens when it has generated all that it may.
+        num_passed: tokens of prompts that have begun ahead of it while it lacked blocks.
         num_preemptions: how often it gave its blocks up.
         next_step: the step of a stream's next token; None where that has to be made first.
         ended: whether it has left the scheduler.
@@ -119,6 +120,7 @@ class Sequence:
         "next_step",
         "num_computed",
         "num_expected",
+        "num_passed",
         "num_preemptions",
         "seq_id",
         "table",
@@ -141,6 +143,7 @@ class Sequence:
         self.table = table
         self.num_computed = 0
         self.num_expected = 0
+        self.num_passed = 0
         self.max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
         self.num_preemptions = 0
         self._num_computed_before = 0  # the most before a preemption
