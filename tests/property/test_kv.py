@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from foreword.config.cache import CacheConfig
 from foreword.kv import BlockTable, KVCache
 
-BLOCK = 16
 NUM_BLOCKS = 10
 
 
 class Tables(RuleBasedStateMachine):
     """``slots`` is the pool's memory; whoever reads through a table must find its tokens."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cache = KVCache(CacheConfig(num_blocks=NUM_BLOCKS), b"root")
-        self.slots = [[-1] * BLOCK for _ in range(NUM_BLOCKS)]
+    @initialize(block_size=st.sampled_from([16, 32, 64]))
+    def make(self, block_size: int) -> None:
+        config = CacheConfig(num_blocks=NUM_BLOCKS, block_size=block_size)
+        self.cache = KVCache(config, b"root")
+        self.slots = [[-1] * block_size for _ in range(NUM_BLOCKS)]
         self.tables: list[tuple[BlockTable, list[int]]] = []
 
     def write(self, table: BlockTable, tokens: list[int], start: int) -> None:
         for position in range(start, len(tokens)):
-            block = table.blocks[position // BLOCK]
+            index, slot = divmod(position, self.cache.block_size)
+            block = table.blocks[index]
             assert self.cache.pool.references(block) == 1, "a shared block is written to"
-            self.slots[block][position % BLOCK] = tokens[position]
+            self.slots[block][slot] = tokens[position]
         table.publish(len(tokens))
 
     @rule(stem=st.integers(0, 2), length=st.integers(1, 70), tail=st.integers(0, 2))
@@ -42,7 +49,7 @@ class Tables(RuleBasedStateMachine):
             self.slots[destination] = list(self.slots[source])
         assert self.cache.pool.num_available == available - shortfall
         self.tables.append((table, tokens))
-        self.write(table, tokens, hit.num_tokens(BLOCK))
+        self.write(table, tokens, hit.num_tokens(self.cache.block_size))
 
     @precondition(lambda self: self.tables)
     @rule(which=st.integers(0, 100), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=20))

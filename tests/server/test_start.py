@@ -13,9 +13,11 @@ import pytest
 from support.tiny import TinyModel
 from support.vocabularies import bpe_metadata
 
+from foreword.backends.cpu.backend import CpuBackend
 from foreword.cli.main import main
 from foreword.config.engine import EngineOptions
 from foreword.config.server import ServerConfig
+from foreword.core.step import StepPlan, StepResult
 from foreword.engine.async_engine import AsyncEngine
 
 CONTEXT = 512  # of the tiny model
@@ -115,3 +117,22 @@ def test_what_does_not_fit_together_is_refused(start: Any, options: list[str], o
 )
 def test_what_is_odd_but_possible_serves(start: Any, options: list[str]) -> None:
     assert start(*options) is None
+
+
+def test_it_has_computed_before_it_serves(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P014: nothing is left for the first request to load or to make."""
+    events: list[int | str] = []
+    execute = CpuBackend.execute
+
+    def watched(backend: CpuBackend, plan: StepPlan) -> StepResult:
+        events.append(plan.num_tokens)
+        return execute(backend, plan)
+
+    monkeypatch.setattr(CpuBackend, "execute", watched)
+    monkeypatch.setattr("foreword.server.serve.serve", lambda *_: events.append("serves"))
+    monkeypatch.setattr(sys, "argv", ["foreword", "serve", str(model), "--num-threads=1"])
+    with pytest.raises(SystemExit):
+        main()
+    *computed, last = events
+    assert last == "serves"
+    assert {1, 16} <= set(computed)  # a stream's step and a prompt's

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.scheduling import World, check_outputs, make_request, prompt
 
+from foreword.config.scheduler import SCHEDULING_POLICIES
 from foreword.sched.outputs import Counters
 
 
@@ -42,6 +44,37 @@ def test_a_growing_conversation_computes_only_what_is_new() -> None:
         history += world.completions[name, 0].token_ids
         assert world.num_computed(name) == len(history) - 1 - computed_before
         computed_before = len(history) - 1  # the last token has not been computed yet
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"policy": policy} for policy in SCHEDULING_POLICIES),
+        {"budget": 16},
+        {"tpot_slo_ms": 50.0},
+        {"num_blocks": 13},
+    ],
+)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"n": 2},
+        {"logprobs": 3},
+        {"presence_penalty": 1.0},
+        {"min_tokens": 2},
+        {"max_tokens": 0},
+    ],
+)
+def test_no_option_costs_hits(options: dict[str, Any], params: dict[str, Any]) -> None:
+    """P032: the second question about a document finds all of it, whatever is set."""
+    world = World(**{"max_seqs": 2, "budget": 64, **options})
+    for question, name in enumerate(("first", "second"), start=20):
+        asked = {"max_tokens": 2, "ignore_eos": True, **params}
+        world.add(make_request(name, [*prompt(150), question], **asked))
+        world.run()
+    assert world.updates[-1].num_cached_tokens == 150
+    check_outputs(world)
 
 
 def test_scoring_is_complete_whatever_is_cached() -> None:
