@@ -14,6 +14,7 @@ from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutpu
 from foreword.server.answers import respond
 from foreword.server.asgi import lifetime_of
 from foreword.server.chunks import compact
+from foreword.server.direct import DirectRoute
 from foreword.server.logprobs import completion_logprobs, prompt_logprobs
 from foreword.server.schema import CompletionRequest, parse
 from foreword.server.service import Service, takes
@@ -23,7 +24,6 @@ from foreword.text.tokenizer import Tokenizer
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoint to ``app``."""
 
-    @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), tags=["OpenAI"])
     async def completions(request: Request) -> Response:
         """Continue one or more texts."""
         body = parse(CompletionRequest, await service.json(request))
@@ -66,6 +66,15 @@ def add_routes(app: FastAPI, service: Service) -> None:
             include_usage=body.include_usage,
             include_timing=bool(body.timing),
         )
+
+    app.router.add_api_route(
+        "/v1/completions",
+        completions,
+        methods=["POST"],
+        openapi_extra=takes(CompletionRequest),
+        tags=["OpenAI"],
+        route_class_override=DirectRoute,
+    )
 
 
 class CompletionDialect:
