@@ -168,23 +168,29 @@ async def read_body(request: Request, limit: int) -> bytes:
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run ``work``, and cancel it when the client leaves. The body must have been read.
 
+    ``work`` runs in the caller's task: another one would take two more turns of the event loop.
+
     Raises:
         ClientLeftError: the client left; ``work`` has ended by then.
     """
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(receive))
+    task = asyncio.current_task()
+    assert task is not None
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        message: Message = {"type": "http.request"}
+        while message["type"] != "http.disconnect":
+            message = await receive()
+        has_left = True
+        task.cancel()
+
+    watcher = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientLeftError
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if has_left:
+            raise ClientLeftError from None
+        raise
     finally:
         watcher.cancel()
-        task.cancel()
-        await asyncio.gather(task, watcher, return_exceptions=True)
-
-
-async def _disconnected(receive: Receive) -> None:
-    message: Message = {"type": "http.request"}
-    while message["type"] != "http.disconnect":
-        message = await receive()

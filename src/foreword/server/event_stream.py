@@ -79,7 +79,14 @@ class EventStream(Response):
                 await send({"type": "http.response.start", **head})
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
-        keeper = asyncio.ensure_future(self._keep_alive(write))
+        keeper: asyncio.TimerHandle | asyncio.Future[None]
+
+        def keep_alive() -> None:
+            nonlocal keeper
+            keeper = asyncio.ensure_future(self._keep_alive(write))
+
+        # A timer first: most streams have begun before they would need a task for this.
+        keeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, keep_alive)
         try:
             await self._produce(write)
         except Exception as error:
@@ -94,7 +101,7 @@ class EventStream(Response):
 
     async def _keep_alive(self, write: Write) -> None:
         while True:
-            self._idle = True
-            await asyncio.sleep(KEEP_ALIVE_S)
             if self._idle:
                 await write(b": still working\n\n")
+            self._idle = True
+            await asyncio.sleep(KEEP_ALIVE_S)
