@@ -355,6 +355,7 @@ class AsyncEngine:
         with self._lock:
             while not (self._stopping or self._between or self._engine.has_work):
                 self._progress.nothing_to_do()
+                self._engine.learn()
                 self._lock.wait()
             return not self._stopping
 

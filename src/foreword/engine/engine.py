@@ -247,7 +247,7 @@ class Engine:
         `execute` and then `apply`, or `drop`, are to follow. `add` and `abort` may come before,
         between and after them.
         """
-        self._learn()
+        self.learn()
         if self._loader is not None and not self.scheduler.tries_again:
             self._tend(self._loader)
         planned_s = self.clock()
@@ -264,6 +264,12 @@ class Engine:
         if plan.notes.preempted:
             self._preemptions.note(self.scheduler.stats, planned_s)
         return Step(plan, load, record)
+
+    def learn(self) -> None:
+        """Tell the cost model of the latest step. `plan` does; it is better done while idle."""
+        step, self._to_learn_from = self._to_learn_from, None
+        if step is not None and step.record.ended_s is not None:
+            self._cost.observe(step.load, step.record.ended_s - step.record.began_s)
 
     def execute(self, step: Step) -> None:
         """Compute a step. Touches nothing but the backend and the step itself.
@@ -300,12 +306,6 @@ class Engine:
             deltas = self._publish(updates, record)
         record.applied_s = self.clock()
         return deltas
-
-    def _learn(self) -> None:
-        """Tell the cost model of the latest step: now that its tokens are on their way."""
-        step, self._to_learn_from = self._to_learn_from, None
-        if step is not None and step.record.ended_s is not None:
-            self._cost.observe(step.load, step.record.ended_s - step.record.began_s)
 
     def drop(self, step: Step) -> None:
         """Give up a step and its requests, without a word to them."""
