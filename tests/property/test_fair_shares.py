@@ -18,8 +18,8 @@ from foreword.sched.fair import Turns
 QUANTUM = 256
 
 
-def ask(name: str, num_tokens: int, tenant: str) -> Request:
-    request = make_request(name, [1] * num_tokens, max_tokens=1, ignore_eos=True)
+def ask(name: str, num_tokens: int, tenant: str, max_tokens: int = 1) -> Request:
+    request = make_request(name, [1] * num_tokens, max_tokens=max_tokens, ignore_eos=True)
     return replace(request, tenant=tenant)
 
 
@@ -58,6 +58,24 @@ def test_tenants_with_much_to_do_have_as_much_each() -> None:
         for name, tokens in world.shares[-1].items():
             done[name[0]] += tokens
     assert max(done.values()) <= min(done.values()) + 2 * (QUANTUM + BUDGET)
+
+
+def test_answers_count() -> None:
+    """Long answers to short prompts weigh like long prompts: each of their tokens counts twice."""
+    world = World(**VIRTUAL, policy="shortest")
+    shapes = {"writer": (40, 80), "reader": (400, 1)}
+    for tenant, (num_prompt, num_answer) in shapes.items():
+        for number in range(500):
+            request = ask(f"{tenant} {number}", num_prompt, tenant, num_answer)
+            world.add(request)
+    had = dict.fromkeys(shapes, 0)
+    while min(had.values()) < 50_000:
+        world.step()
+        for tenant, (num_prompt, num_answer) in shapes.items():
+            begun = sum(name.startswith(tenant) for name in world.first_s)
+            had[tenant] = begun * (num_prompt + 2 * num_answer)
+            assert begun < 500
+    assert max(had.values()) <= 1.1 * min(had.values())
 
 
 @given(

@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from foreword.sched.cost import StepLoad
+from foreword.sched.growth import Growth
 from foreword.sched.policy import Policy
 from foreword.sched.queue import Line, WaitingQueue
 from foreword.sched.sequence import Sequence
 
-_QUANTUM = 256  # prompt tokens of a turn
+_QUANTUM = 256  # tokens of a turn
+_ANSWER_WEIGHT = 2  # of a token of an answer: it costs about as much as two of a prompt
 
 
 class Turns:
@@ -39,19 +41,22 @@ class Turns:
         )
 
     def take(self, tenant: str, num_tokens: int) -> None:
-        """Note that a tenant had tokens of a step."""
+        """Note that a tenant had tokens of a step, or will have them."""
         self._taken[tenant] += num_tokens
 
 
 class FairQueue:
     """A `WaitingQueue` for each tenant. With one tenant it is that queue.
 
-    Streams are not counted: each of them has a token in every step.
+    Streams have a token in every step, whose ever they are. But what a prompt will generate counts
+    when it begins, as far as its tenant's last answers tell: who asks for long ones begins fewer
+    (Sheng et al., Fairness in Serving Large Language Models, 2024).
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._queues: dict[str, WaitingQueue] = {}
+        self._answers: dict[str, Growth] = {}  # of the tenants in the last line
         self._turns = Turns()
         self._nobody = WaitingQueue(policy)
 
@@ -98,11 +103,23 @@ class FairQueue:
             of_tenant.setdefault(_tenant(seq), []).append(seq)
         lines = self._lines(of_tenant)
         self._turns.keep(lines)
+        self._answers = {tenant: self._answers.get(tenant) or Growth() for tenant in lines}
         return FairLine(lines, self._turns)
 
     def take(self, seq: Sequence, num_tokens: int) -> None:
         """Note that a sequence of the line had tokens of a step."""
         self._turns.take(_tenant(seq), num_tokens)
+
+    def begin(self, seq: Sequence) -> None:
+        """Note that a prompt of the line begins: what it will generate counts, too."""
+        num_tokens = len(seq.draws) * self._answers[_tenant(seq)].left(seq.num_left)
+        self._turns.take(_tenant(seq), _ANSWER_WEIGHT * num_tokens)
+
+    def end(self, seq: Sequence) -> None:
+        """Note that a sequence of any tenant has ended, and learn from what it has generated."""
+        answers = self._answers.get(_tenant(seq))
+        if answers is not None:
+            answers.observe(len(seq.token_ids) - seq.tracked.num_prompt_tokens, 0, 1)
 
     def around(self, seq: Sequence) -> tuple[list[StepLoad], list[Sequence]]:
         """The work of those that go before a sequence that is not here, and who goes after it.

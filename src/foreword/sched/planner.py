@@ -148,6 +148,7 @@ class Planner:
         tracked = seq.tracked
         if not tracked.admitted:
             self._cache.count_hit(hit)
+            self._waiting.begin(seq)
             tracked.admitted = True
             tracked.num_cached_tokens = seq.num_computed
             self._totals.admit(tracked.num_prompt_tokens, seq.num_computed, tracked.loaded)

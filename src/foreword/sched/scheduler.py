@@ -337,6 +337,7 @@ class Scheduler:
         seq.ended = True
         seq.table.release()
         self._waiting.discard(seq)
+        self._waiting.end(seq)
         seq.tracked.sequences.remove(seq)
         if not seq.tracked.sequences:
             del self._requests[seq.tracked.request.request_id]
