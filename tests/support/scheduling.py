@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from foreword.core.step import SequenceStep, StepPlan
 from foreword.errors import BackendError
 from foreword.kv import BlockTable, KVCache, root_digest
 from foreword.sched import CostModel, Scheduler, SequenceUpdate, StepLoad
-from foreword.sched.sequence import Sequence
+from foreword.sched.sequence import NO_TIERS, Sequence
 
 VOCAB = 32  # few tokens, so that stop tokens come up
 BLOCK = 16
@@ -131,9 +131,14 @@ class World:
         self.queued_s: dict[str, float] = {}
         self.first_s: dict[str, float] = {}  # when each request had its first token
 
-    def add(self, request: Request, queued_s: float | None = None) -> None:
+    def add(
+        self,
+        request: Request,
+        queued_s: float | None = None,
+        loaded: Mapping[str, int] = NO_TIERS,
+    ) -> None:
         queued_s = self.now if queued_s is None else queued_s
-        self.scheduler.add(self.scheduler.prepare(request), queued_s)
+        self.scheduler.add(self.scheduler.prepare(request), queued_s, loaded=loaded)
         self.queued_s[request.request_id] = queued_s
         self.requests[request.request_id] = request
         for draw in range(request.params.n):

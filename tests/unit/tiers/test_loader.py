@@ -271,6 +271,27 @@ def test_a_request_that_leaves_while_it_is_loaded_holds_nothing(tmp_path: Path) 
     world.store.close()
 
 
+def test_counts_hold_where_loaded_blocks_are_lost_again(tmp_path: Path) -> None:
+    """P121."""
+    before = TieredWorld(tmp_path)
+    for first in (1, 3, 5):
+        before.serve(ask(f"cold {first}", prompt(100, first)))
+    before.store.close()
+    world = TieredWorld(tmp_path, num_blocks=24, short_sighted=True)
+    for first in (1, 3, 5):
+        request = make_request(f"r{first}", prompt(100, first), max_tokens=90, ignore_eos=True)
+        assert world.begin(request)
+        world.add(request, loaded=world.finish().num_tokens)
+    world.run()
+    check_outputs(world)
+    totals = world.scheduler.stats.totals
+    assert totals.preemptions > 0
+    assert totals.prompt_tokens == 300
+    assert 0 < totals.loaded_prompt_tokens["disk"] <= totals.cached_prompt_tokens < 300
+    assert 0 <= totals.recomputed_tokens < totals.computed_tokens
+    world.store.close()
+
+
 def test_a_pool_without_room_for_all_takes_the_beginning(tmp_path: Path) -> None:
     big = TieredWorld(tmp_path)
     big.serve(ask("cold", prompt(200)))
