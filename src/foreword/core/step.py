@@ -85,7 +85,7 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes four times as long to make, for every token
 class SequenceResult:
     """What a step found out about one sequence.
 

@@ -23,9 +23,10 @@ class CompletionStream:
         self._stop_token_ids = params.stop_token_ids
         self._detokenizer = tokenizer.detokenizer(continues_text=True)
         self._stops = StopStrings(params.stop)
+        self._watches = bool(params.stop)
         self._num_tokens = 0
-        self._token_ids: list[int] = []
-        self._logprobs: list[TokenLogprob] = []
+        self._token_ids: tuple[int, ...] = ()  # tuples: where nothing waits they are passed on
+        self._logprobs: tuple[TokenLogprob, ...] = ()
         self.finished = False
 
     def push(
@@ -39,19 +40,19 @@ class CompletionStream:
         A delta with ``stop_reason`` set to a string ends the completion, whatever the scheduler
         thinks: the caller must abort it there.
         """
-        text, matched = "", None
-        for position, token_id in enumerate(token_ids):
+        # a token that was sampled to stop ends the text, and is not part of it
+        num_visible = len(token_ids) - (finish_reason is FinishReason.STOP)
+        text = ""
+        for position, token_id in enumerate(token_ids[:num_visible], start=1):
             self._num_tokens += 1
-            self._token_ids.append(token_id)
-            if logprobs:
-                self._logprobs.append(logprobs[position])
-            is_stop_token = finish_reason is FinishReason.STOP and position == len(token_ids) - 1
-            if is_stop_token:
-                continue  # ends the text, and is not part of it
             shown, matched = self._show(self._detokenizer.push(token_id))
             text += shown
-            if matched is not None:
+            if matched is not None:  # what comes after it was never wanted
+                self._token_ids += token_ids[:position]
+                self._logprobs += logprobs[:position]
                 return self._take(text, FinishReason.STOP, matched)
+        self._token_ids += token_ids
+        self._logprobs += logprobs
         if finish_reason is not None:
             shown, matched = self._show(self._detokenizer.flush())
             text += shown
@@ -71,7 +72,7 @@ class CompletionStream:
         return token_ids[-1] if token_ids and token_ids[-1] in self._stop_token_ids else None
 
     def _show(self, text: str) -> tuple[str, str | None]:
-        if self._num_tokens <= self._min_tokens:  # too early to stop
+        if not self._watches or self._num_tokens <= self._min_tokens:  # too early to stop
             return text, None
         return self._stops.push(text)
 
@@ -79,14 +80,8 @@ class CompletionStream:
         self, text: str, finish_reason: FinishReason | None, stop_reason: str | int | None
     ) -> CompletionDelta:
         delta = CompletionDelta(
-            self.index,
-            text,
-            tuple(self._token_ids),
-            tuple(self._logprobs),
-            finish_reason,
-            stop_reason,
+            self.index, text, self._token_ids, self._logprobs, finish_reason, stop_reason
         )
-        self._token_ids.clear()
-        self._logprobs.clear()
+        self._token_ids = self._logprobs = ()
         self.finished = finish_reason is not None
         return delta

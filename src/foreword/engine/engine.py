@@ -11,13 +11,13 @@ from foreword.config.engine import EngineConfig
 from foreword.core.params import SamplingParams
 from foreword.core.ports import Backend
 from foreword.core.request import FinishReason, Request
-from foreword.core.step import SequenceStep, StepPlan, StepResult, TokenLogprob
+from foreword.core.step import SequenceStep, StepPlan, StepResult
 from foreword.core.trace import RequestTrace, StepLog, StepRecord
 from foreword.engine.cache_control import CacheControl
-from foreword.engine.completion import CompletionStream
 from foreword.engine.intake import Intake
 from foreword.engine.outputs import CompletionDelta, RequestDelta
 from foreword.engine.preemption_log import PreemptionLog
+from foreword.engine.running import RunningRequest
 from foreword.errors import BackendError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched import CostModel, Forecast, Scheduler, SchedulerStats, SequenceUpdate, StepLoad
@@ -44,21 +44,6 @@ class Step:
     load: StepLoad
     record: StepRecord
     outcome: StepResult | BackendError | None = None
-
-
-@dataclass(slots=True)
-class _Running:
-    """A request between `Engine.add` and its last delta.
-
-    Attributes:
-        prompt: what computes its prompt.
-    """
-
-    request: Request
-    prompt: PromptSequence
-    streams: list[CompletionStream]
-    trace: RequestTrace
-    prompt_logprobs: tuple[TokenLogprob, ...] | None = None  # until the first delta takes them
 
 
 class Engine:
@@ -110,7 +95,7 @@ class Engine:
             self._loader = TierLoader(cache, backend, store, self._cost.prompt_s, clock)
         self.cache = CacheControl(cache, self._loader.store if self._loader else None)
         self.steps = StepLog()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, RunningRequest] = {}
         self._to_learn_from: Step | None = None
         self.make_request = Intake(
             tokenizer.eos_token_ids,
@@ -173,16 +158,12 @@ class Engine:
         loads = self._loader is not None and self._loader.begin(request, prompt.table)
         if not loads:
             self.scheduler.add(prompt, now)
-        streams = [
-            CompletionStream(index, request.params, self.tokenizer)
-            for index in range(request.params.n)
-        ]
         trace = RequestTrace() if trace is None else trace
         trace.request_id = request.request_id
         trace.step_before = self.steps.latest
         trace.queued_s = now
         trace.loads = loads
-        self._running[request.request_id] = _Running(request, prompt, streams, trace)
+        self._running[request.request_id] = RunningRequest(prompt, trace, self.tokenizer)
 
     def check(self, request: Request) -> None:
         """Raise what `add` would raise."""
@@ -299,7 +280,8 @@ class Engine:
                 raise outcome
             updates = self.scheduler.apply(outcome, record.ended_s)
         except BackendError as error:
-            deltas = self._fail(self.scheduler.fail(), error, record)
+            ended = [self._running[request_id] for request_id in self.scheduler.fail()]
+            deltas = [self._sent(running.fail(error, record)) for running in ended]
         else:
             self._to_learn_from = step
             record.sampling_s = outcome.sampling_s
@@ -330,67 +312,24 @@ class Engine:
             self.scheduler.add(running.prompt, self.clock(), loaded=load.num_tokens)
 
     def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
-        by_request: dict[str, list[SequenceUpdate]] = {}
+        news: dict[str, list[CompletionDelta]] = {}
         for update in updates:
-            by_request.setdefault(update.request_id, []).append(update)
-        deltas = (self._publish_request(*entry, record) for entry in by_request.items())
-        return [delta for delta in deltas if delta is not None]
-
-    def _publish_request(
-        self, request_id: str, updates: list[SequenceUpdate], record: StepRecord
-    ) -> RequestDelta | None:
-        running = self._running[request_id]
-        trace = running.trace
-        trace.last = record
-        completions = []
-        for update in updates:
-            trace.num_cached_tokens = update.num_cached_tokens
-            trace.num_output_tokens += len(update.token_ids)
-            if update.prompt_logprobs:
-                running.prompt_logprobs = update.prompt_logprobs
-            delta = running.streams[update.index].push(
-                update.token_ids, update.logprobs, update.finish_reason
-            )
+            running = self._running[update.request_id]
+            if running.trace.first_sampled is None:
+                running.trace.recompute_s = self._cost.prompt_s(update.num_cached_tokens, start=0)
+            delta = running.take_in(update, record)
             if delta is None:
                 continue
-            completions.append(delta)
+            news.setdefault(update.request_id, []).append(delta)
             if delta.finish_reason is not None and update.finish_reason is None:
-                self.scheduler.abort(request_id, update.index, FinishReason.STOP)
-        if trace.first_sampled is None and trace.num_output_tokens:
-            trace.first_sampled = record
-            trace.recompute_s = self._cost.prompt_s(trace.num_cached_tokens, start=0)
-        if trace.first_text is None and any(part.text for part in completions):
-            trace.first_text = record
-        return self._delta(running, completions) if completions else None
+                self.scheduler.abort(update.request_id, update.index, FinishReason.STOP)
+        return [
+            self._sent(self._running[request_id].delta(completions))
+            for request_id, completions in news.items()
+        ]
 
-    def _fail(
-        self, request_ids: Sequence[str], error: BackendError, record: StepRecord
-    ) -> list[RequestDelta]:
-        deltas = []
-        for request_id in request_ids:
-            running = self._running[request_id]
-            running.trace.last = record
-            ended = [stream.fail() for stream in running.streams if not stream.finished]
-            deltas.append(self._delta(running, ended, error))
-        return deltas
-
-    def _delta(
-        self,
-        running: _Running,
-        completions: list[CompletionDelta],
-        error: BackendError | None = None,
-    ) -> RequestDelta:
-        request = running.request
-        finished = all(stream.finished for stream in running.streams)
-        if finished:
-            del self._running[request.request_id]
-        prompt_logprobs, running.prompt_logprobs = running.prompt_logprobs, None
-        return RequestDelta(
-            request_id=request.request_id,
-            completions=tuple(completions),
-            num_prompt_tokens=len(request.prompt_token_ids),
-            num_cached_tokens=running.trace.num_cached_tokens,
-            prompt_logprobs=prompt_logprobs,
-            error=error,
-            finished=finished,
-        )
+    def _sent(self, delta: RequestDelta) -> RequestDelta:
+        """Forget the request if that is its last delta."""
+        if delta.finished:
+            del self._running[delta.request_id]
+        return delta

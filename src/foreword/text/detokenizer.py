@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Callable
 
 
@@ -19,7 +19,7 @@ class Detokenizer:
     def __init__(self, visible_bytes: Callable[[int], bytes], *, strip_space: bool) -> None:
         self._visible_bytes = visible_bytes
         self._strip_space = strip_space
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._incomplete = b""  # the first bytes of a character
 
     def push(self, token_id: int) -> str:
         """The text that this token makes certain; bytes that are no UTF-8 become U+FFFD."""
@@ -27,8 +27,12 @@ class Detokenizer:
         if self._strip_space and data:
             self._strip_space = False
             data = data.removeprefix(b" ")
-        return self._decoder.decode(data)
+        if self._incomplete:
+            data = self._incomplete + data
+        text, num_used = utf_8_decode(data, "replace", False)
+        self._incomplete = data[num_used:]
+        return text
 
     def flush(self) -> str:
         """The incomplete character at the end as U+FFFD, if there is one. Call once, last."""
-        return self._decoder.decode(b"", final=True)
+        return self._incomplete.decode(errors="replace")

@@ -7,6 +7,7 @@ from support.scripted import EOS, ByteTokenizer
 
 from foreword.core.params import SamplingParams
 from foreword.core.request import FinishReason
+from foreword.core.step import TokenLogprob
 from foreword.engine.completion import CompletionStream
 from foreword.engine.outputs import CompletionDelta
 
@@ -50,6 +51,14 @@ def test_a_stop_string_never_leaks(chunk: int) -> None:
     assert "".join(delta.text for delta in deltas) == "so be it EN, then "
     assert deltas[-1].finish_reason is FinishReason.STOP
     assert deltas[-1].stop_reason == "END"
+
+
+def test_what_came_with_a_stop_string_and_after_it_is_not_reported() -> None:
+    completion, scores = stream(stop="b"), [TokenLogprob(token, -1.0, 1) for token in b"abcd"]
+    delta = completion.push(tuple(b"abcd"), tuple(scores), None)
+    assert delta is not None
+    assert (delta.text, delta.token_ids) == ("a", tuple(b"ab"))
+    assert list(delta.logprobs) == scores[:2]
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
