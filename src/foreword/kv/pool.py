@@ -91,15 +91,18 @@ class BlockPool:
         Raises:
             OutOfBlocksError: too many blocks are referenced or pinned; nothing is taken then.
         """
-        if count > self.num_available:
+        free, refs = self._free, self._refs
+        if count > len(free) and count > self.num_available:
             raise OutOfBlocksError(
                 f"{count} blocks are asked for: {self.num_available} of {self.num_blocks} are left"
             )
-        blocks = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        first = max(0, len(free) - count)
+        blocks = free[: first - 1 if first else None : -1]
+        del free[first:]
         if len(blocks) < count:
             blocks += self._contents.reclaim(count - len(blocks))
         for block in blocks:
-            self._refs[block] = 1
+            refs[block] = 1
         return blocks
 
     def acquire(self, block: int) -> None:

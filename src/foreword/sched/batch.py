@@ -19,7 +19,7 @@ class Batch:
         num_tokens: tokens in it.
         sequences, steps: those in it, streams first.
         admitted: those of them that waited before.
-        slots: completions that the running sequences stand for, once single tokens are planned.
+        slots: completions that the sequences in it stand for, and the part-way ones.
         load: what has been added, as the cost model sees it.
         num_ending: prompts whose last tokens are in it.
         blocked: the first prompt in line for which there are not enough blocks.
@@ -74,9 +74,11 @@ class Batch:
         self.steps = [seq.next_step or seq.step(1) for seq in self.sequences]
         self._took(len(self.steps))
         self.load.decodes = len(self.steps)
-        self.load.decode_context = sum([step.start + 1 for step in self.steps])
-        for seq in self.sequences:
-            if seq.next_step is None and not seq.is_stream:
+        self.load.decode_context = sum([step.start for step in self.steps]) + len(self.steps)
+        self.slots += len(self.steps)
+        for seq in [seq for seq in self.sequences if seq.next_step is None]:
+            self.slots += len(seq.draws) - 1
+            if not seq.is_stream:
                 self._note_chunk(seq, 1)
         self.num_decodes = len(self.steps) - len(self.chunks)
         self._num_streams = len(self.steps)

@@ -13,7 +13,7 @@ from foreword.kv import KVUsage
 
 @dataclass(slots=True)  # not frozen: that takes four times as long to make, for every token
 class SequenceUpdate:
-    """News of one completion.
+    """News of one completion. Valid until the next results are taken in: a stream has but one.
 
     Attributes:
         request_id: the request.

@@ -62,7 +62,8 @@ class Planner:
         """Plan every running sequence that misses one token, each with a block to write it to."""
         streams = self._running.streams
         for seq in [seq for seq in streams if seq.num_computed >= seq.table.writable]:
-            while seq not in self._waiting and seq.table.needs_block(seq.num_computed):
+            # it may have given way to one before it
+            while seq.table.blocks and seq.table.needs_block(seq.num_computed):
                 if self._room.has_block(seq):
                     batch.block_copies += seq.table.extend(seq.num_computed)
                 else:
@@ -79,7 +80,7 @@ class Planner:
 
     def _take_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
-        batch.slots = self._running.num_slots
+        batch.slots += sum(len(seq.draws) for seq in self._running.part_way)
         line = self._waiting.line(self._running.part_way)
         aged = self._packing.aged(line.oldest, now)
         if aged is line.first:

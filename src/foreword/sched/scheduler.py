@@ -241,16 +241,15 @@ class Scheduler:
         self._totals.generated_tokens += num_sampled
         updates: list[SequenceUpdate] = []
         for seq, step, outcome in zip(batch.sequences, batch.steps, result.sequences, strict=True):
-            if seq.ended:
-                continue
             if seq.next_step is step:
-                updates.append(update := seq.extend(outcome))
+                updates.append(update := seq.extend(step, outcome))
                 if update.finish_reason is not None:
                     self._close(seq)
-            else:
+            elif not seq.ended:
                 updates += self._advance(seq, step, outcome)
-        self._running.sweep()
-        ends = [update.finish_reason for update in updates if update.finish_reason]
+        ends = [update.finish_reason for update in updates if update.finish_reason is not None]
+        if ends:
+            self._running.sweep()
         self._growth.observe(num_sampled, ends.count(FinishReason.STOP), len(ends))
         return updates
 
@@ -335,6 +334,7 @@ class Scheduler:
     def _close(self, seq: Sequence) -> None:
         """Take a sequence out of everything but the running ones, which are swept later."""
         seq.ended = True
+        seq.next_step = None
         seq.table.release()
         self._waiting.discard(seq)
         self._waiting.end(seq)
@@ -372,11 +372,18 @@ def _check_result(steps: list[SequenceStep], result: StepResult) -> int:
     Raises:
         BackendError: the result does not answer these steps, one by one.
     """
-    asked = [step.seq_id for step in steps]
-    given = [outcome.seq_id for outcome in result.sequences]
-    if asked == given:
-        asked = [len(step.draws) for step in steps]
-        given = [len(outcome.token_ids) for outcome in result.sequences]
-    if asked != given:
-        raise BackendError(f"the step's result does not answer its plan: {given}, not {asked}")
-    return sum(given)
+    if len(result.sequences) != len(steps):
+        raise BackendError(
+            f"the step's result does not answer its plan: it is of {len(result.sequences)} "
+            f"sequences, not of {len(steps)}"
+        )
+    num_sampled = 0
+    for step, outcome in zip(steps, result.sequences, strict=True):
+        count = len(outcome.token_ids)
+        if outcome.seq_id != step.seq_id or count != len(step.draws):
+            raise BackendError(
+                f"the step's result does not answer its plan: {count} tokens of sequence "
+                f"{outcome.seq_id}, not {len(step.draws)} of {step.seq_id}"
+            )
+        num_sampled += count
+    return num_sampled

@@ -109,6 +109,7 @@ class Sequence:
         num_passed: tokens of prompts that have begun ahead of it while it lacked blocks.
         num_preemptions: how often it gave its blocks up.
         next_step: the step of a stream's next token; None where that has to be made first.
+        next_update: what will be reported of that token; as long as there is a ``next_step``.
         ended: whether it has left the scheduler.
     """
 
@@ -118,6 +119,7 @@ class Sequence:
         "ended",
         "max_known",
         "next_step",
+        "next_update",
         "num_computed",
         "num_expected",
         "num_passed",
@@ -148,6 +150,7 @@ class Sequence:
         self.num_preemptions = 0
         self._num_computed_before = 0  # the most before a preemption
         self.next_step: SequenceStep | None = None
+        self.next_update: SequenceUpdate
         self.ended = False
 
     @classmethod
@@ -244,36 +247,28 @@ class Sequence:
         )
         if self.is_stream and last and not step.banned_token_ids and count == 1:
             self.next_step = step
+            self.next_update = tracked.update(self.draws[0])
         return step
 
-    def extend(self, outcome: SequenceResult) -> SequenceUpdate:
-        """Take in the token that ``next_step`` gave, and report it.
+    def extend(self, step: SequenceStep, outcome: SequenceResult) -> SequenceUpdate:
+        """Take in the token that ``step``, the ``next_step``, gave, and report it.
 
         What `take_in` and `draw` do for any step, at a fraction of the cost: every stream pays it
         for every token.
         """
-        assert self.next_step is not None
-        token_ids, table, tracked = self.token_ids, self.table, self.tracked
+        token_ids, table, update = self.token_ids, self.table, self.next_update
         self.num_computed = computed = len(token_ids)
         if computed < table.writable:
             table.computed = computed
         else:
             table.publish(computed)
-        self.next_step.start = computed
-        self.next_step.token_ids = outcome.token_ids
+        step.start = computed
+        step.token_ids = update.token_ids = outcome.token_ids
+        update.logprobs = outcome.logprobs
         token_ids += outcome.token_ids
-        reason = None
-        if token_ids[-1] in tracked.stop_ids or len(token_ids) >= self.max_known:
-            reason = self.finish_reason
-        return SequenceUpdate(
-            tracked.request.request_id,
-            self.draws[0],
-            outcome.token_ids,
-            outcome.logprobs,
-            (),
-            reason,
-            tracked.num_cached_tokens,
-        )
+        if token_ids[-1] in self.tracked.stop_ids or computed + 1 >= self.max_known:
+            update.finish_reason = self.finish_reason
+        return update
 
     def take_in(self, step: SequenceStep, outcome: SequenceResult) -> int:
         """Note that the tokens of ``step`` are computed, and their scores.
