@@ -114,6 +114,48 @@ def test_waiting_for_blocks_is_foreseen() -> None:
     assert world.ttfts_s["b"] > 0.1
 
 
+@pytest.mark.parametrize(("policy", "p50", "p90"), [("fcfs", 0.1, 0.3), ("shortest", 0.25, 0.9)])
+@pytest.mark.parametrize("gap_s", [0.0, 0.004])
+def test_a_prefix_that_many_bring_is_counted_once(
+    policy: str, p50: float, p90: float, gap_s: float
+) -> None:
+    """Twenty questions about each of two documents that nobody has asked about before."""
+    rng, arrivals = Random(1), []
+    for number in range(40):
+        question = [3 + number % 28] * rng.randint(20, 60)
+        ids = [1 + number % 2] * 700 + question
+        request = make_request(f"{number}", ids, max_tokens=1, ignore_eos=True)
+        arrivals.append((gap_s * number, request))
+    world = Foreseen(policy, caching=True)
+    world.serve(arrivals)
+    assert sum(plan.num_tokens for plan in world.plans) < 3200
+    assert at(world.errors, 0.5) <= p50
+    assert at(world.errors, 0.9) <= p90
+
+
+@given(
+    prefixes=st.lists(st.integers(16, 90), min_size=1, max_size=3),
+    asked=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 90)), min_size=1, max_size=28),
+    policy=st.sampled_from(["fcfs", "shortest"]),
+)
+@settings(deadline=None)
+def test_the_work_in_line_has_each_prefix_once(
+    prefixes: list[int], asked: list[tuple[int, int]], policy: str
+) -> None:
+    world = World(policy=policy, budget=1)
+    asked = [(which % len(prefixes), length) for which, length in asked]
+    for number, (which, length) in enumerate(asked):
+        ids = [1 + which] * prefixes[which] + [4 + number] * length
+        world.add(make_request(f"{number}", ids, max_tokens=1))
+    questions = sum(length for _, length in asked)
+    documents = sum(prefixes[which] for which in {which for which, _ in asked})
+    assert world.scheduler.num_waiting_tokens == questions + documents
+    for number in range(len(asked)):
+        world.abort(f"{number}")
+    assert world.scheduler.num_waiting_tokens == 0
+    assert not world.scheduler._beginnings._leaders
+
+
 def test_an_aged_prompt_takes_its_share() -> None:
     world = Foreseen("shortest")
     arrivals = [(0.0, ask("long", 3000))]

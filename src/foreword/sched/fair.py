@@ -88,6 +88,10 @@ class FairQueue:
             self._queues[tenant] = WaitingQueue(self._policy)
         self._queues[tenant].add(seq)
 
+    def reload(self, seq: Sequence) -> None:
+        """See `WaitingQueue`."""
+        self._queues[_tenant(seq)].reload(seq)
+
     def discard(self, seq: Sequence) -> None:
         """Take a sequence out, if it is there."""
         queue = self._queues.get(_tenant(seq))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
+from foreword.sched.beginnings import Beginnings
 from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.fair import FairQueue
 from foreword.sched.growth import Growth
@@ -84,6 +85,7 @@ class Forecaster:
         cache: KVCache,
         running: RunningSet,
         waiting: FairQueue,
+        beginnings: Beginnings,
         growth: Growth,
         max_running: int,
     ) -> None:
@@ -94,6 +96,7 @@ class Forecaster:
         self._cache = cache
         self._running = running
         self._waiting = waiting
+        self._beginnings = beginnings
         self._max_running = max_running
 
     def forecast(
@@ -105,12 +108,13 @@ class Forecaster:
             step: what has been planned and not been applied.
             step_left_s: how much longer that will take.
         """
-        scene = self._scene(seq, now, step)
-        own, ahead = seq.uncached, StepLoad.sum(scene.ahead)
+        in_step = {each.seq_id: len(part.token_ids) for each, part in step.prompts} if step else {}
+        scene = self._scene(seq, now, in_step)
+        own, ahead = self._beginnings.work(seq, in_step), StepLoad.sum(scene.ahead)
         steps = _Steps(self._cost, scene.streams)
         num_in_line = len(scene.ahead) + 1 + len(scene.behind)
         self._serve(ahead, scene, steps, num_in_line)
-        steps.reach(self._steps_until_room(seq, ahead, scene))
+        steps.reach(self._steps_until_room(seq, own, ahead, scene))
         size = self._num_ending(own, num_in_line - len(scene.ahead), steps)
         own_step_s = steps.each_s / size
         steps.add(1 / size)
@@ -135,13 +139,12 @@ class Forecaster:
             behind=(each.tracked.request.request_id for each in scene.behind),
         )
 
-    def _scene(self, seq: Sequence, now: float, step: Batch | None) -> _Scene:
+    def _scene(self, seq: Sequence, now: float, in_step: Mapping[int, int]) -> _Scene:
         ahead, behind = self._waiting.around(seq)
         scene = _Scene(list(self._running.streams), ahead, behind)
-        computed = {each.seq_id: len(part.token_ids) for each, part in step.prompts} if step else {}
         own_rank = rank(self._policy, seq)
         for each in self._running.part_way:
-            num_left = each.num_missing - computed.get(each.seq_id, 0)
+            num_left = each.num_missing - in_step.get(each.seq_id, 0)
             if num_left == 0:
                 scene.streams.append(each)
             elif rank(self._policy, each) < own_rank:
@@ -151,7 +154,7 @@ class Forecaster:
         oldest = (*self._running.part_way[:1], self._waiting.longest_waiting)
         aged = self._packing.aged([each for each in oldest if each is not None], now)
         if aged is not None and aged in scene.behind:
-            scene.shared = aged.num_uncached - computed.get(aged.seq_id, 0)
+            scene.shared = aged.num_uncached - in_step.get(aged.seq_id, 0)
         return scene
 
     def _serve(self, ahead: StepLoad, scene: _Scene, steps: _Steps, num_in_line: int) -> None:
@@ -171,11 +174,13 @@ class Forecaster:
     def _num_ending(self, each: StepLoad, num_in_line: int, steps: _Steps) -> float:
         return self._packing.num_ending(steps.each_s, each, num_in_line, steps.streams.decodes)
 
-    def _steps_until_room(self, seq: Sequence, ahead: StepLoad, scene: _Scene) -> float:
+    def _steps_until_room(
+        self, seq: Sequence, own: StepLoad, ahead: StepLoad, scene: _Scene
+    ) -> float:
         """Steps until enough streams have ended for a sequence, and those ahead of it, to run."""
         num_new = len(scene.ahead) + 1
         slots = num_new - 1 + len(seq.draws) + self._running.num_slots - self._max_running
-        blocks = self._cache.blocks_for(ahead.num_tokens + seq.num_uncached) + num_new
+        blocks = self._cache.blocks_for(ahead.num_tokens + own.num_tokens) + num_new
         blocks += len(scene.streams) - self._cache.pool.num_available  # each keeps one to grow into
         if slots <= 0 and blocks <= 0:
             return 0.0

@@ -56,8 +56,14 @@ class WaitingQueue:
         self._entries[seq.seq_id] = entry
         at = bisect_left(self._line, entry[0], key=_first)
         self._line.insert(at, entry)
-        self._loads.insert(at, seq.uncached)
-        self.num_tokens += seq.num_uncached
+        self._loads.insert(at, load := seq.load)
+        self.num_tokens += load.num_tokens
+
+    def reload(self, seq: Sequence) -> None:
+        """Note that the work of a sequence has changed that is here, and not its place."""
+        at = bisect_left(self._line, self._entries[seq.seq_id][0], key=_first)
+        before, self._loads[at] = self._loads[at], seq.load
+        self.num_tokens += self._loads[at].num_tokens - before.num_tokens
 
     def discard(self, seq: Sequence) -> None:
         """Take a sequence out, if it is there."""

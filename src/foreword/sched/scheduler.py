@@ -11,6 +11,7 @@ from foreword.core.step import SequenceResult, SequenceStep, StepPlan, StepResul
 from foreword.errors import BackendError, ContextLengthError, InvalidRequestError
 from foreword.kv import KVCache
 from foreword.sched.batch import Batch
+from foreword.sched.beginnings import Beginnings
 from foreword.sched.cost import CostModel, StepLoad
 from foreword.sched.fair import FairQueue
 from foreword.sched.forecast import Forecast, Forecaster
@@ -61,6 +62,7 @@ class Scheduler:
         self._running = RunningSet()
         self._growth = Growth()
         self._waiting = FairQueue(policy)
+        self._beginnings = Beginnings(policy, cache, self._waiting)
         self._forecaster = Forecaster(
             policy,
             packing,
@@ -68,6 +70,7 @@ class Scheduler:
             cache,
             self._running,
             self._waiting,
+            self._beginnings,
             self._growth,
             self._max_running,
         )
@@ -162,6 +165,7 @@ class Scheduler:
         tracked.sequences.append(seq)
         seq.seq_id = next(self._seq_ids)
         self._expect(seq)
+        self._beginnings.add(seq)
         self._requests[tracked.request.request_id] = tracked
         self._waiting.add(seq)
 
@@ -338,6 +342,7 @@ class Scheduler:
         seq.table.release()
         self._waiting.discard(seq)
         self._waiting.end(seq)
+        self._beginnings.discard(seq)
         seq.tracked.sequences.remove(seq)
         if not seq.tracked.sequences:
             del self._requests[seq.tracked.request.request_id]

@@ -106,6 +106,7 @@ class Sequence:
         table: the blocks; empty while the sequence waits.
         num_expected: leading tokens that the cache held when the sequence began to wait.
         max_known: known tokens when it has generated all that it may.
+        num_shared: leading tokens that a prompt ahead of it was to compute, see `Beginnings`.
         num_passed: tokens of prompts that have begun ahead of it while it lacked blocks.
         num_preemptions: how often it gave its blocks up.
         next_step: the step of a stream's next token; None where that has to be made first.
@@ -124,6 +125,7 @@ class Sequence:
         "num_expected",
         "num_passed",
         "num_preemptions",
+        "num_shared",
         "seq_id",
         "table",
         "token_ids",
@@ -145,6 +147,7 @@ class Sequence:
         self.table = table
         self.num_computed = 0
         self.num_expected = 0
+        self.num_shared = 0
         self.num_passed = 0
         self.max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
         self.num_preemptions = 0
@@ -197,6 +200,12 @@ class Sequence:
         """The work of computing those."""
         num_uncached = self.num_uncached
         return StepLoad.prompt(num_uncached, len(self.token_ids) - num_uncached)
+
+    @property
+    def load(self) -> StepLoad:
+        """What it adds to the work in line: the same without what another computes for it."""
+        known = max(self.num_computed, self.num_expected, self.num_shared)
+        return StepLoad.prompt(len(self.token_ids) - known, known)
 
     @property
     def is_stream(self) -> bool:
@@ -301,7 +310,7 @@ class Sequence:
         """Give the blocks up; the known tokens stay."""
         self.num_preemptions += 1
         self._num_computed_before = max(self._num_computed_before, self.num_computed)
-        self.num_computed = self.num_expected = 0
+        self.num_computed = self.num_expected = self.num_shared = 0
         self.next_step = None
         self.table.release()
 
