@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from http.client import HTTPConnection
@@ -16,6 +15,7 @@ import openai
 import pytest
 import uvloop
 from support.scripted import tiny_engine
+from support.waiting import HANG_S, wait_for
 
 from foreword.config.admission import AdmissionConfig
 from foreword.config.server import ServerConfig
@@ -50,7 +50,9 @@ class Running:
     Settings are `AdmissionConfig`'s and `ServerConfig`'s.
     """
 
-    def __init__(self, engine: Engine, *, stuck_after_s: float = 10.0, **settings: Any) -> None:
+    wait_for = staticmethod(wait_for)
+
+    def __init__(self, engine: Engine, *, stuck_after_s: float = HANG_S, **settings: Any) -> None:
         limits = {name: settings.pop(name) for name in _ADMISSION & settings.keys()}
         admission = AdmissionConfig(**limits)
         self.engine = AsyncEngine(engine, admission, stuck_after_s=stuck_after_s)
@@ -59,7 +61,7 @@ class Running:
         self.host, self.port = self.server.address
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self.wait_for(lambda: self.engine.accepting)
+        wait_for(lambda: self.engine.accepting)
 
     def _run(self) -> None:
         async def run() -> None:
@@ -77,16 +79,16 @@ class Running:
         """Begin the end, as a signal would."""
         self.loop.call_soon_threadsafe(self.server.stop)
 
-    def join(self, timeout: float = 10.0) -> None:
+    def join(self) -> None:
         """Wait for the server to have ended."""
         for client in self._clients:
             client.close()
-        self._thread.join(timeout)
+        self._thread.join(HANG_S)
         assert not self.alive, "the server did not end"
 
     def client(self, **options: Any) -> openai.OpenAI:
         """Return the real client, which does not retry."""
-        options = {"api_key": "any", "max_retries": 0, "timeout": 30.0, **options}
+        options = {"api_key": "any", "max_retries": 0, "timeout": HANG_S, **options}
         client = openai.OpenAI(base_url=f"http://{self.host}:{self.port}/v1", **options)
         self._clients.append(client)
         return client
@@ -99,7 +101,7 @@ class Running:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Send a request on a connection of its own; what is not bytes becomes JSON."""
-        connection = HTTPConnection(self.host, self.port, timeout=30.0)
+        connection = HTTPConnection(self.host, self.port, timeout=HANG_S)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, data, dict(headers or {}))
@@ -117,16 +119,7 @@ class Running:
 
     def connect(self) -> socket.socket:
         """Open a raw connection."""
-        return socket.create_connection((self.host, self.port), timeout=30.0)
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 5.0) -> float:
-        """Wait until ``condition`` holds; return for how long, or fail."""
-        began = time.monotonic()
-        while not condition():
-            if time.monotonic() - began > timeout:
-                raise AssertionError(f"not within {timeout} s")
-            time.sleep(0.002)
-        return time.monotonic() - began
+        return socket.create_connection((self.host, self.port), timeout=HANG_S)
 
     @property
     def idle(self) -> bool:

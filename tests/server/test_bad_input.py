@@ -1,14 +1,15 @@
-"""Whatever a client sends, it gets a 4xx that names the parameter, soon, and the server lives."""
+"""Whatever a client sends, it gets a 4xx that names the parameter, and the server lives."""
 
 from __future__ import annotations
 
 import json
-import statistics
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from support.waiting import HANG_S
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -59,11 +60,8 @@ def _server_lives(server):
 
 @pytest.mark.parametrize(("path", "field"), NUMERIC_FIELDS)
 def test_a_numeric_field_takes_nothing_but_its_numbers(server, path, field):
-    times = []
     for raw in ALWAYS_WRONG + SOMETIMES_WRONG:
-        began = time.monotonic()
         reply = server.post(path, with_raw(path, field, raw))
-        times.append(time.monotonic() - began)
         if field in ACCEPTED.get(raw, ()):
             possible = {200, 429} if field == "ttft_slo_ms" else {200}  # nothing keeps half a ms
             assert reply.status in possible, (raw, reply.body)
@@ -72,7 +70,6 @@ def test_a_numeric_field_takes_nothing_but_its_numbers(server, path, field):
         assert reply.error["param"] == field, (raw, reply.error)
         assert field in reply.error["message"]
         assert reply.error["type"] == "invalid_request_error"
-    assert statistics.median(times) < 0.05
     assert server.post(path, with_raw(path, field, "null")).status == 200
 
 
@@ -181,28 +178,22 @@ def test_parameters_that_cannot_change_the_answer_are_ignored(server):
 )
 @pytest.mark.parametrize("path", [CHAT, TEXT, "/tokenize", "/detokenize"])
 def test_a_body_that_is_no_json_object_is_refused(server, path, body):
-    began = time.monotonic()
     reply = server.post(path, body)
     assert reply.status == 400
     assert reply.error["message"]
-    assert time.monotonic() - began < 0.5
 
 
 def test_long_lists_are_refused_without_being_walked(server):
-    began = time.monotonic()
-    reply = server.post(TEXT, {**VALID[TEXT], "stop": ["a"] * 10**6})
+    reply = server.post(TEXT, {**VALID[TEXT], "stop": [7] * 10**6})
     assert (reply.status, reply.error["param"]) == (400, "stop")
-    assert time.monotonic() - began < 2.0  # most of it spent in this test, making the body
+    assert "at most 64" in reply.error["message"]
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read(server):
     with server.connect() as connection:
-        began = time.monotonic()
         head = f"POST {TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: {50 * 10**6}\r\n\r\n"
-        connection.sendall(head.encode())
-        answer = connection.recv(4096)
-        assert answer.startswith(b"HTTP/1.1 413")
-        assert time.monotonic() - began < 0.5
+        connection.sendall(head.encode())  # and no body
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413")
 
 
 def test_a_body_over_the_limit_in_chunks_is_refused(launch):
@@ -257,24 +248,31 @@ LARGE_BODIES = {
 
 @pytest.mark.parametrize("kind", LARGE_BODIES)
 def test_a_body_of_megabytes_does_not_hold_up_others(server, kind):
+    """Between two turns of the event loop there is little work, counted in processor time.
+
+    That of all threads: one that keeps Python to itself holds up the event loop too. Little is a
+    few times what this machine takes to read the numbers of one body, which is done at one go.
+    """
     path, body, status = LARGE_BODIES[kind]
-    slowest = 0.0
-    done = threading.Event()
+    began_s = time.process_time()
+    json.loads(LARGE_BODIES["ids"][1])
+    reading_s = time.process_time() - began_s
+    turns_s = []
+    answered, over = threading.Event(), threading.Event()
 
-    def beat() -> None:
-        nonlocal slowest
-        while not done.is_set():
-            began = time.monotonic()
-            server.get("/livez")
-            slowest = max(slowest, time.monotonic() - began)
+    def turn() -> None:
+        if answered.is_set():
+            over.set()
+        else:
+            server.loop.call_later(0.001, turn)
+        turns_s.append(time.process_time())
 
-    heart = threading.Thread(target=beat)
-    heart.start()
+    server.loop.call_soon_threadsafe(turn)
     reply = server.post(path, body)
-    done.set()
-    heart.join()
+    answered.set()
+    assert over.wait(HANG_S)
     assert reply.status == status, reply.body[:300]
-    assert slowest < 0.5
+    assert max(later_s - s for s, later_s in pairwise(turns_s)) < 10 * reading_s
 
 
 def test_a_prompt_of_ten_megabytes_is_refused_with_both_counts(server):

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.waiting import HANG_S
 
 from foreword.config.server import ServerConfig
 from foreword.core.step import StepPlan
@@ -213,7 +214,7 @@ def test_warm_prompts_come_before_readiness(launch, tmp_path):
     going_on = threading.Event()
 
     def hold(plan: StepPlan) -> None:
-        going_on.wait(10)
+        going_on.wait(HANG_S)
 
     server = launch(on_step=hold, warm_prompts=str(path))
     assert server.get("/readyz").status == 503

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from support import cache_server
 from support.cache_server import slow_step
 from support.faulty_disks import as_nobody
+from support.waiting import HANG_S, wait_for
 
 from foreword.bench.served import ServedProcess
 from foreword.tiers.disk import DiskTier
@@ -85,7 +85,7 @@ def two_servers(tmp_path: Path) -> Iterator[list[str]]:
         for server in servers:
             stack.callback(server.close)
         for server in servers:
-            server.wait_until_ready(60.0)
+            server.wait_until_ready(HANG_S)
         yield [server.url for server in servers]
 
 
@@ -99,10 +99,7 @@ def test_two_servers_share_a_folder_within_its_limit(
 
     one, two = two_servers
     assert cached(one, "a") == 0
-    deadline_s = time.monotonic() + 30
-    while blocks(tmp_path) < 49:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_for(lambda: blocks(tmp_path) >= 49)
     assert cached(two, "a") == 784
     for text in "bcdefgh":  # 50 blocks each, of which the folder holds some 160
         assert cached(one, text) == cached(two, text.upper()) == 0

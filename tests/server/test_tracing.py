@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from support.scripted import tiny_engine
+from support.waiting import StepGate
 
 from foreword.config.server import ServerConfig
 from foreword.engine.async_engine import AsyncEngine
@@ -121,18 +123,15 @@ def test_a_request_is_a_span_with_its_parts_below(launch, receiver):
 
 
 def test_who_was_in_the_way_is_an_attribute(launch, receiver):
-    server = launch(
-        on_step=lambda plan: time.sleep(0.02),
-        max_num_seqs=1,
-        otlp_traces_endpoint=receiver.url,
-    )
-    with server.connect() as first:
-        body = b'{"prompt": "%s", "max_tokens": 4}' % (b"x" * 600)
-        head = f"POST {TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-        first.sendall(head.encode() + body)
+    gate = StepGate()
+    server = launch(on_step=gate, max_num_seqs=1, otlp_traces_endpoint=receiver.url)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(server.post, TEXT, {"prompt": "x" * 600, "max_tokens": 4})
         server.wait_for(lambda: server.engine.stats().num_running == 1)
-        assert server.post(TEXT, {"prompt": "say:b", "max_tokens": 1}).status == 200
-        first.recv(65536)
+        second = pool.submit(server.post, TEXT, {"prompt": "say:b", "max_tokens": 1})
+        server.wait_for(lambda: server.engine.stats().num_waiting == 1)
+        gate.open()
+        assert first.result().status == second.result().status == 200
     ended(server)
     waits = [span for span in receiver.spans if span.name == "queue"]
     blamed = [attributes(span).get("foreword.behind") for span in waits]

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import Any
 
+from support.waiting import HANG_S, StepGate
+
 TEXT = "/v1/completions"
 
 
@@ -25,18 +27,11 @@ def read_until(connection: socket.socket, mark: bytes, data: bytes = b"") -> byt
     return data
 
 
-def test_each_token_is_written_when_it_is_sampled(launch):
-    sampled: list[float] = []
-    allowed = threading.Semaphore(0)
-
-    def step(plan: object) -> None:
-        allowed.acquire(timeout=20)
-        sampled.append(time.monotonic())
-
-    server = launch(on_step=step)
+def test_each_token_is_written_before_the_next_is_sampled(launch):
+    gate = StepGate()
+    server = launch(on_step=gate)
     with server.connect() as connection:
         connection.sendall(request(prompt="say:abc"))
-        delays = []
         for letter in "abc":
             connection.settimeout(0.05)
             try:
@@ -44,13 +39,12 @@ def test_each_token_is_written_when_it_is_sampled(launch):
             except TimeoutError:
                 early = b""
             assert not early, "bytes without a token"
-            connection.settimeout(20)
-            allowed.release()
-            read_until(connection, f'"text":"{letter}"'.encode())
-            delays.append(time.monotonic() - sampled[-1])
-        allowed.release()
+            connection.settimeout(HANG_S)
+            gate.let(1)
+            data = read_until(connection, f'"text":"{letter}"'.encode())
+            read_until(connection, b"\n\n\r\n", data)
+        gate.let(1)
         read_until(connection, b"[DONE]")
-    assert max(delays) < 0.05
 
 
 def test_a_stop_string_that_never_comes_delays_nothing(launch):
@@ -96,8 +90,8 @@ def test_a_kept_connection_is_as_fast_as_a_new_one(server):
             reused.append(ttft(kept))
             with server.connect() as new:
                 fresh.append(ttft(new))
-    # A delayed acknowledgement would add 40 ms to each; a busy machine does not.
-    assert min(reused) < min(fresh) + 0.002
+    # A delayed acknowledgement would add 40 ms to each; a busy machine does not to all.
+    assert min(reused) < min(fresh) + 0.02
 
 
 def test_pipelined_requests_are_answered_in_order(server):
