@@ -8,7 +8,7 @@ COMMA  := ,
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format build bench bench-selftest soak sanitize clean
+.PHONY: help demo test lint format build bench bench-selftest explore soak sanitize clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -61,6 +61,11 @@ bench: $(VENV)/.built  ## TTFT and decode speed of the default model
 bench-selftest: $(VENV)/.built $(VENV)/.dev  ## whether the measuring tools measure right, for some minutes
 	$(BIN)/foreword pull smollm2:135m
 	$(BIN)/python -m pytest tests/selftest -m selftest -s $(PYTEST_ARGS)
+
+explore: $(VENV)/.built $(VENV)/.dev  ## the property tests on other examples than `make test` has, ROUNDS (10) times
+	for round in $$(seq $(or $(ROUNDS),10)); do \
+	  $(BIN)/python -m pytest -m hypothesis --hypothesis-profile=explore -q $(PYTEST_ARGS) || exit 1; \
+	done
 
 soak: $(VENV)/.built $(VENV)/.dev  ## the prefix cache under random load, and a server whose requests never end, each for MINUTES (10)
 	SOAK_S=$$(( $(or $(MINUTES),10) * 60 )) $(BIN)/python -m pytest tests/e2e/test_soak.py tests/e2e/test_arrivals.py -q -s $(PYTEST_ARGS)

@@ -115,5 +115,5 @@ class Evictions(RuleBasedStateMachine):
             self.eviction.expose(node.parent)
 
 
-Evictions.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+Evictions.TestCase.settings = settings(max_examples=100, stateful_step_count=60)
 TestEvictions = Evictions.TestCase

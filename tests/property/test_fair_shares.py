@@ -84,7 +84,7 @@ def test_answers_count() -> None:
     num_blocks=st.integers(8, 30),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_everybody_is_served_whatever_the_tenants(
     policy: str, tenants: list[str], num_blocks: int, data: st.DataObject
 ) -> None:

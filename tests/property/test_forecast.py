@@ -50,7 +50,7 @@ def at(values: list[float], share: float) -> float:
     sizes=st.lists(st.integers(2, 3000), min_size=1, max_size=4),
     policy=st.sampled_from(["fcfs", "shortest"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_who_has_the_machine_to_itself_is_foreseen_to_the_microsecond(
     sizes: list[int], policy: str
 ) -> None:

@@ -93,5 +93,5 @@ class Tables(RuleBasedStateMachine):
         assert usage.referenced == sum(pool.references(b) > 0 for b in range(NUM_BLOCKS))
 
 
-Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestTables = Tables.TestCase

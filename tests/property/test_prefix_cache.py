@@ -172,5 +172,5 @@ class Prefixes(RuleBasedStateMachine):
         assert pins.num_blocks == len(self.pinned)
 
 
-Prefixes.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Prefixes.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestPrefixes = Prefixes.TestCase

@@ -108,7 +108,7 @@ def run(logits: NDArray[np.float32], case: dict[str, Any], **call: Any) -> list[
     return sample(logits, spec, scratch=SCRATCH, **per_call, **call)[0]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(), st.integers(0, 2**64 - 1), st.integers(0, 2**40))
 def test_every_draw_is_the_gold_models(
     example: tuple[NDArray[np.float32], dict[str, Any]], seed: int, position: int
@@ -124,7 +124,7 @@ def test_every_draw_is_the_gold_models(
         assert cumulative[token_id] - p[token_id] - 1e-5 <= u <= cumulative[token_id] + 1e-5
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.binary(min_size=4, max_size=1200),
     st.fixed_dictionaries(

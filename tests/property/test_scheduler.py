@@ -50,7 +50,7 @@ worlds = st.builds(
 
 
 @given(world=worlds, requests=request_lists(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_request_gets_what_it_would_get_alone(
     world: World, requests: list[Request], data: st.DataObject
 ) -> None:
@@ -73,7 +73,7 @@ def test_every_request_gets_what_it_would_get_alone(
 
 
 @given(world=worlds, requests=request_lists(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_aborts_and_faults_disturb_nobody_else(
     world: World, requests: list[Request], data: st.DataObject
 ) -> None:
@@ -94,7 +94,7 @@ def test_aborts_and_faults_disturb_nobody_else(
 
 
 @given(world=worlds, requests=request_lists(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_who_makes_steps_fail_harms_nobody_else(
     world: World, requests: list[Request], data: st.DataObject
 ) -> None:

@@ -43,7 +43,7 @@ def alone_s(num_tokens: int) -> float:
     max_tokens=st.sampled_from([1, 20]),
     policy=st.sampled_from(["shortest", "deadline"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_short_prompt_never_waits_for_long_ones(
     longs: list[tuple[float, int]], shorts: list[tuple[float, int]], max_tokens: int, policy: str
 ) -> None:

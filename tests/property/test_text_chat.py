@@ -44,7 +44,7 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.load(GGUFFile.open(registry.resolve("smollm2:135m")))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(contents=st.lists(CONTENT, min_size=1, max_size=4))
 def test_control_tokens_come_from_the_template_only(contents: list[str]) -> None:
     roles = ["user", "assistant", "tool", "user"]

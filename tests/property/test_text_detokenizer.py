@@ -25,7 +25,7 @@ def load(name: str) -> Tokenizer:
 
 
 @pytest.mark.parametrize("name", ["smollm2:135m", "gemma3:270m"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), skip_special=st.booleans())
 def test_pushes_join_to_what_decode_gives(
     name: str, data: st.DataObject, skip_special: bool
@@ -42,7 +42,7 @@ def test_pushes_join_to_what_decode_gives(
 
 
 @pytest.mark.parametrize("name", ["smollm2:135m", "gemma3:270m"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(CHARACTERS, max_size=60))
 def test_characters_arrive_whole(name: str, text: str) -> None:
     tokenizer = load(name)

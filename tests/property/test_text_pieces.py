@@ -85,7 +85,7 @@ def core(name: str) -> _core.Tokenizer:
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "spm", "spm, words joined", *MODELS])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(text=TEXTS, spacing=st.integers(1, 24), parse_special=st.booleans())
 def test_pieces_have_the_ids_of_the_whole(
     name: str, text: str, spacing: int, parse_special: bool
@@ -99,7 +99,7 @@ def test_pieces_have_the_ids_of_the_whole(
 
 
 @pytest.mark.parametrize("name", ["gpt-2", *MODELS])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     parts=st.lists(TEXTS, min_size=1, max_size=4),
     filler=st.sampled_from(BITS),

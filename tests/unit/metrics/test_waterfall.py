@@ -146,7 +146,7 @@ requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     loads=st.lists(requests, min_size=1, max_size=8),
     budget=st.sampled_from([4, 16, 64]),

@@ -69,7 +69,7 @@ TEXTS = st.lists(
 
 
 @pytest.mark.parametrize("rules", ORACLES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=TEXTS)
 def test_against_regular_expressions(rules: PreTokenizer, text: str) -> None:
     expected = [word for word, _ in ORACLES[rules].pre_tokenize_str(text)]
