@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from support.waiting import HANG_S
+
 from foreword.bench.load.mock import MockRequest, MockServer, Script
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -44,7 +46,7 @@ def test_twice_as_slow_is_worse_and_the_page_says_so(tmp_path: Path) -> None:
     arguments = ("--pairs", "8", "--requests", "2", "--warmup", "0", "--aa-pairs", "0")
     sides = ("--a", mock(2), "--b", mock(150))
     run = start(report, *sides, "--slo-ttft-ms", "100", "--html", str(page), *arguments)
-    out, err = run.communicate(timeout=120)
+    out, err = run.communicate(timeout=170)
     assert run.returncode == 3, err
     assert out.strip().splitlines()[-1].startswith("Side b is worse: TTFT p50")
     data: dict[str, Any] = json.loads(report.read_text())
@@ -76,7 +78,7 @@ def counted_server(enough: int) -> Iterator[tuple[str, threading.Event]]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    url, loop, over = ready.get(timeout=30)
+    url, loop, over = ready.get(timeout=HANG_S)
     yield url, asked
     loop.call_soon_threadsafe(over.set)
     thread.join()
@@ -87,11 +89,11 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(tmp_path: Pat
     design = ("--pairs", "100000", "--aa-pairs", "0", "--requests", "1", "--warmup", "0")
     with counted_server(enough=20) as (url, asked):
         run = start(report, "--a", url, "--b", mock(1), *design)
-        assert asked.wait(120)
+        assert asked.wait(HANG_S)
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         assert children
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=170)
     assert run.returncode == 130, err
     assert "pairs of blocks: interrupted" in out.replace("\n", " ")
     data = json.loads(report.read_text())
@@ -102,7 +104,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(tmp_path: Pat
 
 def test_sides_that_cannot_be_are_told_in_a_line(tmp_path: Path) -> None:
     run = start(tmp_path / "ab.json", "--a", "http://127.0.0.1:9", "--b", "http://127.0.0.1:9")
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate(timeout=170)
     assert run.returncode == 1
     assert out == ""
     assert "no server answers at http://127.0.0.1:9" in err.splitlines()[-1]

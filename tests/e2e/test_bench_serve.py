@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import HANG_S
 
 from foreword.bench.load.calibrate import mock_process
 from foreword.bench.load.mock import MockRequest, MockServer, Script
@@ -25,7 +26,7 @@ def mock() -> Iterator[str]:
         yield url
 
 
-def run(*options: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run(*options: str, timeout: float = 150.0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*FOREWORD, *options], capture_output=True, text=True, timeout=timeout, check=False
     )
@@ -35,7 +36,7 @@ def test_a_whole_run_with_its_reports(mock: str, tmp_path: Path) -> None:
     json_file, html_file = tmp_path / "load.json", tmp_path / "load.html"
     done = run(
         *("--url", mock, "--workload", "chat", "--set", "sessions=2", "--set", "output_tokens=8"),
-        *("--num-prompts", "20", "--request-rate", "50", "--slo-ttft-ms", "1000"),
+        *("--num-prompts", "20", "--request-rate", "50", "--slo-ttft-ms", "60000"),
         *("--json", str(json_file), "--html", str(html_file)),
     )
     assert done.returncode == 0, done.stderr
@@ -74,9 +75,9 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
                 *(*FOREWORD, *options, "--json", str(json_file)),
                 stdout=asyncio.subprocess.PIPE,
             )
-            await asyncio.wait_for(enough.wait(), 30.0)
+            await asyncio.wait_for(enough.wait(), HANG_S)
             running.send_signal(signal.SIGINT)
-            shown, _ = await asyncio.wait_for(running.communicate(), 30.0)
+            shown, _ = await asyncio.wait_for(running.communicate(), HANG_S)
             return running.returncode or 0, shown.decode()
 
     status, shown = asyncio.run(interrupted())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,11 @@ def test_both_ends_count_the_same(launch: Callable[..., Any]) -> None:
 def test_both_ends_agree_on_ttft(launch: Callable[..., Any]) -> None:
     # One at a time: in this process, both ends would wait for each other's turn with Python.
     report = load(launch(), Mixed(long_tokens=600, output_tokens=2), num_prompts=30, warmup=2)
+    remainders_ms = [1e3 * r.ttft_s - r.timing["ttft_ms"] for r in report.result.records]
+    assert 0 < min(remainders_ms) < 5.0  # a busy machine stretches some, and not all
     server = report.summary.server
     assert server is not None
-    assert 0 < server.remainder_ms.p50 < max(5.0, 0.05 * server.ttft_ms.p50)
+    assert server.remainder_ms.p50 == pytest.approx(statistics.median(remainders_ms))
 
 
 def test_prompts_have_their_length_in_the_servers_tokens(launch: Callable[..., Any]) -> None:

@@ -107,6 +107,6 @@ def test_a_process_that_may_use_one_core_runs_one_thread(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.stdout.strip() == "1"

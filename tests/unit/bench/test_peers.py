@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,13 @@ def script(path: Path, body: str) -> Path:
     path.write_text(f"#!{sys.executable}\n{textwrap.dedent(body)}")
     path.chmod(0o755)
     return path
+
+
+def check_sample(sample: PeerSample, took_s: float) -> None:
+    """Six tokens in what it took: the first after 0.05 s, the last at least 0.08 s later."""
+    assert sample.tpot_s is not None
+    assert sample.ttft_s >= 0.05
+    assert 0.13 <= sample.ttft_s + 4 * sample.tpot_s <= took_s
 
 
 # Engines with a Python of their own
@@ -106,10 +114,9 @@ def test_an_engine_is_timed_where_it_runs(engines_here: Path, name: str, version
     try:
         assert peer.version == version
         for _ in range(2):
+            began_s = time.monotonic()
             sample = peer.measure([1, 2, 3], 6)
-            assert 0.05 <= sample.ttft_s < 0.5
-            assert sample.tpot_s is not None
-            assert 0.02 <= sample.tpot_s < 0.2
+            check_sample(sample, time.monotonic() - began_s)
     finally:
         peer.close()
 
@@ -204,10 +211,9 @@ def test_llama_server_is_asked_over_http(tmp_path: Path) -> None:
     peer = LlamaServer(program, Path("m.gguf"), 2, 40)
     try:
         assert peer.version == "b77"
+        began_s = time.monotonic()
         sample = peer.measure([1, 2], 6)
-        assert 0.05 <= sample.ttft_s < 0.5
-        assert sample.tpot_s is not None
-        assert 0.02 <= sample.tpot_s < 0.2
+        check_sample(sample, time.monotonic() - began_s)
         with pytest.raises(PeerError, match="did not make 9 tokens"):
             peer.measure([1, 2], 9)
     finally:

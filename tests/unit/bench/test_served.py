@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_for
 
 from foreword.bench.served import ServedProcess, ServedProcessError
 
@@ -43,10 +44,7 @@ def test_it_waits_until_ready_and_ends_children_too(tmp_path: Path) -> None:
     child = int(pid_file.read_text())
     assert is_running(child)
     server.close()
-    deadline = time.monotonic() + 10
-    while is_running(child):
-        assert time.monotonic() < deadline, "the child lives on"
-        time.sleep(0.01)
+    wait_for(lambda: not is_running(child))
 
 
 def test_it_is_started_anew_on_the_same_port() -> None:
@@ -74,10 +72,7 @@ def test_processor_time_is_its_own_and_its_childrens(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PARENT, "0", burn + "time.sleep(60)", str(tmp_path / "pid")]
     server = ServedProcess("it", command, ready_path="/")
     try:
-        deadline = time.monotonic() + 30
-        while server.cpu_s() < 0.5:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: server.cpu_s() >= 0.5)
     finally:
         server.close()
 

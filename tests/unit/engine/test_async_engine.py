@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.scripted import tiny_engine
+from support.waiting import HANG_S
 
 from foreword.backends.null import NullBackend
 from foreword.config.admission import AdmissionConfig
@@ -30,7 +32,7 @@ def run(scenario: Scenario, limits: AdmissionConfig | None = None, **options: An
         engine = AsyncEngine(tiny_engine(**options), limits or AdmissionConfig())
         await engine.start()
         try:
-            await asyncio.wait_for(scenario(engine), 20)
+            await asyncio.wait_for(scenario(engine), HANG_S)
         finally:
             await engine.shutdown()
 
@@ -78,9 +80,9 @@ def test_cancelling_a_waiting_request_means_it_is_never_computed() -> None:
 
     async def scenario(engine: AsyncEngine) -> None:
         first = asyncio.ensure_future(text_of(engine, "say:first"))
-        await asyncio.sleep(0.05)  # its first step waits at the gate
+        await until(lambda: engine.steps.next_number > 0)  # it waits at the gate
         others = [asyncio.ensure_future(text_of(engine, "y" * 99)) for _ in range(5)]
-        await asyncio.sleep(0.01)
+        await until(lambda: engine.stats().num_waiting == 5)
         for other in others:
             other.cancel()
         await asyncio.gather(*others, return_exceptions=True)
@@ -89,7 +91,7 @@ def test_cancelling_a_waiting_request_means_it_is_never_computed() -> None:
         await until(lambda: idle(engine))
         assert engine.stats().totals.prompt_tokens == len("say:first")
 
-    run(scenario, on_step=lambda plan: gate.wait(10), max_num_seqs=1)
+    run(scenario, on_step=lambda plan: gate.wait(HANG_S), max_num_seqs=1)
 
 
 def test_a_first_token_leaves_before_the_next_step_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +112,20 @@ def test_a_first_token_leaves_before_the_next_step_begins(monkeypatch: pytest.Mo
     assert events[:3] == ["step", "read", "step"]
 
 
-def test_a_template_that_is_slow_does_not_hold_up_the_event_loop() -> None:
+def test_a_template_that_is_slow_does_not_hold_up_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(async_engine, "time", SimpleNamespace(monotonic=lambda: now_s))
+
     async def scenario(engine: AsyncEngine) -> None:
         threads: list[str] = []
         render = engine.tokenizer.render_chat
 
         def slowly(messages: Any, **options: Any) -> str:
+            nonlocal now_s
             threads.append(threading.current_thread().name)
-            time.sleep(pauses_s.pop(0))
+            now_s += pauses_s.pop(0)
             return render(messages, **options)
 
         pauses_s = [0.1, 0.0, 0.1, 0.0, 0.0, 0.0]
@@ -236,22 +244,22 @@ def test_who_leaves_before_its_work_between_steps_disturbs_nobody() -> None:
 
     async def scenario(engine: AsyncEngine) -> None:
         running = asyncio.ensure_future(text_of(engine, "say:first"))
-        await asyncio.sleep(0.05)  # its first step waits at the gate
+        await until(lambda: engine.steps.next_number > 0)  # it waits at the gate
         look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # it is in line
         look.cancel()
         gate.set()
         assert await running == "first"
         assert (await engine.between_steps(lambda engine: engine.cache.clear())).blocks > 0
 
-    run(scenario, on_step=lambda plan: bool(gate.wait(10)))
+    run(scenario, on_step=lambda plan: bool(gate.wait(HANG_S)))
 
 
 def test_work_between_steps_that_is_never_reached_is_told_so() -> None:
     holding = threading.Event()
 
     def die(record: object) -> None:
-        holding.wait(10)
+        holding.wait(HANG_S)
         raise RuntimeError("planted")
 
     async def scenario(engine: AsyncEngine) -> None:
@@ -271,14 +279,14 @@ def test_work_between_steps_that_is_never_reached_is_told_so() -> None:
 def test_work_between_steps_that_comes_too_late_is_told_so() -> None:
     async def main() -> None:
         holding = threading.Event()
-        engine = AsyncEngine(tiny_engine(on_step=lambda plan: bool(holding.wait(10))))
+        engine = AsyncEngine(tiny_engine(on_step=lambda plan: bool(holding.wait(HANG_S))))
         await engine.start()
         asking = asyncio.ensure_future(text_of(engine, "say:a"))
         await until(lambda: engine.steps.next_number > 0)
         look = asyncio.ensure_future(engine.between_steps(lambda engine: engine.cache.state()))
         await asyncio.sleep(0)
         ending = asyncio.ensure_future(engine.shutdown())
-        await asyncio.sleep(0.01)
+        await until(lambda: engine._stopping)
         holding.set()
         await ending
         for waiting in (asking, look):
@@ -322,4 +330,8 @@ def test_who_leaves_while_it_waits_makes_room() -> None:
         gate.set()
         assert (await first, await third) == ("first", "third")
 
-    run(scenario, AdmissionConfig(max_queue_requests=1), on_step=lambda plan: bool(gate.wait(10)))
+    run(
+        scenario,
+        AdmissionConfig(max_queue_requests=1),
+        on_step=lambda plan: bool(gate.wait(HANG_S)),
+    )

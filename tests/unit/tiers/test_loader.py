@@ -33,7 +33,7 @@ class TieredWorld(World):
             self.cache,
             self.backend,
             self.store,
-            lambda count, start: count / 100,  # seconds, so many that loading is always worth it
+            lambda count, start: count * 1e3,  # seconds, so many that loading is always worth it
             time.monotonic,
         )
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
+from support.waiting import HANG_S, wait_for
 
 from foreword.kv.identity import BlockName
 from foreword.tiers.memory import MemoryTier
@@ -46,12 +46,9 @@ def tier() -> Iterator[Faulty]:
     tier.gate.set()
 
 
-def finish(store: BlockStore, fetch: Fetch | None) -> Fetch:
+def finish(fetch: Fetch | None) -> Fetch:
     assert fetch is not None
-    deadline_s = time.monotonic() + 10
-    while not fetch.done:
-        assert time.monotonic() < deadline_s
-        store.wait(0.01)
+    wait_for(lambda: fetch.done)
     return fetch
 
 
@@ -65,7 +62,7 @@ def filled(tier: Faulty, count: int) -> BlockStore:
 
 def test_blocks_come_back_up_to_the_first_that_is_missing(tier: Faulty) -> None:
     store = filled(tier, 5)
-    fetch = finish(store, store.fetch(names(9), recompute_s=1.0))
+    fetch = finish(store.fetch(names(9), recompute_s=1.0))
     assert fetch.contents == [("memory", bytes(8))] * 5
     assert fetch.expected == 5
     store.close()
@@ -78,7 +75,7 @@ def test_the_faster_tier_is_asked_first(tier: Faulty) -> None:
     for name in names(4):
         store.put(name, bytes(8))
     store.flush()
-    fetch = finish(store, store.fetch(names(4), recompute_s=1.0))
+    fetch = finish(store.fetch(names(4), recompute_s=1.0))
     assert [source for source, _ in fetch.contents] == ["slow", "slow", "memory", "memory"]
     store.close()
 
@@ -93,10 +90,10 @@ def test_a_short_prefix_is_not_worth_asking(tier: Faulty) -> None:
 def test_what_loads_slower_than_it_is_computed_is_computed(tier: Faulty) -> None:
     store = filled(tier, 5)
     store._bytes_per_s = 1.0
-    fetch = finish(store, store.fetch(names(5), recompute_s=1.0))
+    fetch = finish(store.fetch(names(5), recompute_s=1.0))
     assert fetch.contents == []
     for _ in range(100):  # the estimate is doubted in the end
-        if finish(store, store.fetch(names(5), recompute_s=1.0)).contents:
+        if finish(store.fetch(names(5), recompute_s=1.0)).contents:
             break
     else:
         pytest.fail("it never tried again")
@@ -112,12 +109,12 @@ def test_a_tier_that_fails_is_left_alone_for_a_while(tier: Faulty) -> None:
     assert store.flush()
     assert tier.calls == 3
     for _ in range(3):
-        finish(store, store.fetch(names(2), recompute_s=1.0))
+        finish(store.fetch(names(2), recompute_s=1.0))
     assert store.fetch(names(2), recompute_s=1.0) is None
     tier.error, now_s = None, 31.0
     store.put(names(1)[0], bytes(8))
     assert store.flush()
-    assert finish(store, store.fetch(names(2), recompute_s=1.0)).expected == 1
+    assert finish(store.fetch(names(2), recompute_s=1.0)).expected == 1
     store.close()
 
 
@@ -125,16 +122,15 @@ def test_nothing_is_asked_where_readers_hang(tier: Faulty) -> None:
     store = filled(tier, 5)
     tier.gate.clear()
     hanging = [store.fetch(names(5), recompute_s=1.0) for _ in range(2)]
-    while len(store._reading) < 2:
-        time.sleep(0.001)
+    wait_for(lambda: len(store._reading) == 2)
     for fetch in hanging:
         assert fetch is not None
         fetch.abandoned = True
     assert store.fetch(names(5), recompute_s=1.0) is None
     tier.gate.set()
     for fetch in hanging:
-        finish(store, fetch)
-    assert len(finish(store, store.fetch(names(5), recompute_s=1.0)).contents) == 5
+        finish(fetch)
+    assert len(finish(store.fetch(names(5), recompute_s=1.0)).contents) == 5
     store.close()
 
 
@@ -167,7 +163,7 @@ def test_clearing_comes_after_what_waits_to_be_written(tier: Faulty) -> None:
     store = BlockStore([tier], 8)
     for name in names(200):
         store.put(name, bytes(8))
-    store.clear().result(10)
+    store.clear().result(HANG_S)
     assert tier.num_bytes == 0
     store.close()
 
@@ -180,7 +176,7 @@ def test_a_tier_that_cannot_be_cleared_is_told_and_the_others_are_cleared(tier: 
     store = BlockStore([ReadOnly(1000), tier], 8)
     store.put(names(1)[0], bytes(8))
     with pytest.raises(OSError, match="read-only"):
-        store.clear().result(10)
+        store.clear().result(HANG_S)
     assert tier.num_bytes == 0
     store.put(names(1)[0], bytes(8))
     assert store.flush()

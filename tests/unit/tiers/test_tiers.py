@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_for
 
 from foreword.kv.identity import BlockName
 from foreword.tiers.disk import DiskTier
@@ -183,11 +184,9 @@ tier = DiskTier(Path({str(tmp_path)!r}), 1 << 30)
 for number in range(10**6):
     tier.put(name(number), number.to_bytes(4, "big") * 50_000)
 """
-    writer = subprocess.Popen([sys.executable, "-c", source + loop])
-    deadline_s = time.monotonic() + 60
-    while len(list(tmp_path.rglob("*.kv"))) < 20:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    writer = subprocess.Popen([sys.executable, "-c", source + loop], env=environment)
+    wait_for(lambda: len(list(tmp_path.rglob("*.kv"))) >= 20)
     writer.kill()
     writer.wait()
     tier = DiskTier(tmp_path, 1 << 30)

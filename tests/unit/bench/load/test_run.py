@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from support.raw_server import DONE, HEAD, Pause, Reset, Step, chunk, raw_server
+from support.waiting import HANG_S
 
 from foreword.bench.load.mock import MockRequest, MockServer, Script, steady
 from foreword.bench.load.plan import Message, Passage, PlannedRequest
@@ -73,20 +75,28 @@ def test_times_are_those_of_the_server() -> None:
         times = record.token_times_s
         assert record.intended_s <= record.sent_s <= received_s <= record.first_byte_s < times[0]
         assert all(wrote <= read for wrote, read in zip(written, times, strict=True))
-        assert all(read - wrote < 0.03 for wrote, read in zip(written, times, strict=True))
+        # Both take turns on one event loop: a piece is read before the next is written.
+        assert all(read < later for read, later in zip(times, written[1:], strict=False))
         assert record.ttft_s == pytest.approx(times[0] - record.sent_s)
         assert record.ttft_s >= 0.03
         assert record.e2e_s == pytest.approx(record.ttft_s + sum(record.itl_s))
-        assert max(record.itl_s) == record.itl_s[1]  # the stall
+        assert record.itl_s == pytest.approx([b - a for a, b in pairwise(times)])
         assert (record.completion_tokens, record.tokens_counted_by) == (12, "usage")
         assert record.tpot_s == pytest.approx(sum(record.itl_s) / 11)
 
 
 def test_an_open_loop_waits_for_nobody() -> None:
-    result = on_mock(steady(0.3, 0.0), lambda target: run_load(target, plan(8, at_s=0.01)))
+    """Nobody is answered before all have asked."""
+    stop = asyncio.Event()
+
+    def behave(request: MockRequest) -> Script:
+        if request.number == 7:
+            stop.set()
+        return Script(HANG_S)
+
+    result = on_mock(behave, lambda target: run_load(target, plan(8, at_s=0.01), stop=stop))
     assert [record.intended_s for record in result.records] == [i * 0.01 for i in range(8)]
-    sent = [record.sent_s or 0.0 for record in result.records]
-    assert max(sent) < min(record.ended_s for record in result.records)
+    assert all(record.sent_s is not None for record in result.records)
 
 
 def test_what_a_limit_holds_back_is_late_from_when_it_was_due() -> None:
@@ -106,7 +116,7 @@ def test_a_closed_loop_keeps_its_concurrency() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        return Script(0.02)
+        return Script(0.1)
 
     def ended(_: RequestRecord) -> None:
         nonlocal running
@@ -122,19 +132,13 @@ def test_a_closed_loop_keeps_its_concurrency() -> None:
 
 def test_an_ended_run_keeps_what_it_has() -> None:
     stop = asyncio.Event()
-    behaviour = lambda request: Script(0.01 if request.number < 2 else 30.0)  # noqa: E731
-    result = on_mock(
-        behaviour,
-        lambda target: run_load(
-            target,
-            plan(9),
-            concurrency=1,
-            stop=stop,
-            on_record=lambda record: (
-                asyncio.get_running_loop().call_later(0.1, stop.set) if record.index == 1 else None
-            ),
-        ),
-    )
+
+    def behave(request: MockRequest) -> Script:
+        if request.number == 2:
+            stop.set()
+        return Script(0.01 if request.number < 2 else HANG_S)
+
+    result = on_mock(behave, lambda target: run_load(target, plan(9), concurrency=1, stop=stop))
     assert result.partial
     kinds = [record.failure and record.failure.kind for record in result.records]
     assert kinds == [None, None, ErrorKind.INTERRUPTED]  # the other six were never sent
@@ -186,12 +190,13 @@ def test_an_error_status_with_its_message() -> None:
         ([HEAD, chunk("a"), Reset], ErrorKind.RESET),
         ([Reset], ErrorKind.RESET),
         ([b""], ErrorKind.RESET),
-        ([Pause(5.0)], ErrorKind.TIMEOUT),
+        ([Pause(HANG_S)], ErrorKind.TIMEOUT),
         ([HEAD, *(chunk("a"), Pause(0.02)) * 250], ErrorKind.TIMEOUT),
     ],
 )
 def test_bad_servers(answer: Sequence[Step], kind: ErrorKind) -> None:
-    assert failure_of(answer, timeout_s=0.5)[0] is kind
+    timeout_s = 0.5 if kind is ErrorKind.TIMEOUT else HANG_S
+    assert failure_of(answer, timeout_s=timeout_s)[0] is kind
 
 
 def test_a_server_that_dies_in_the_middle_of_a_run() -> None:
@@ -210,10 +215,9 @@ def test_a_stream_is_over_with_its_last_event_even_if_the_connection_stays() -> 
         len(data),
         data,
     )
-    with raw_server([answer, Pause(5.0)]) as url:
-        record = only(load(url, plan(1), timeout_s=2.0))
+    with raw_server([answer, Pause(2 * HANG_S)]) as url:
+        record = only(load(url, plan(1), timeout_s=HANG_S))
     assert record.ok
-    assert record.ended_s < 2.0
 
 
 def test_the_key_and_the_settings_go_with_the_request() -> None:
