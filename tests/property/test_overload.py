@@ -40,8 +40,8 @@ def serve(asked: list[Request], rate: float, num_blocks: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("ends_are_known", [True, False])
-def test_overload_wastes_little_and_is_no_slower(ends_are_known: bool) -> None:
+@pytest.mark.parametrize(("ends_are_known", "most_waste"), [(True, 0.02), (False, 0.1)])
+def test_overload_wastes_little_and_is_no_slower(ends_are_known: bool, most_waste: float) -> None:
     """P050: a quarter of the blocks that the streams would like, and all requests at once."""
     asked = requests(ends_are_known)
     wanted = [len(r.prompt_token_ids) + len(alone(r, 0).token_ids) for r in asked]
@@ -53,6 +53,6 @@ def test_overload_wastes_little_and_is_no_slower(ends_are_known: bool) -> None:
     totals = overloaded.scheduler.stats.totals
     preempted = Counter(name for plan in overloaded.plans for name in plan.notes.preempted)
     assert all(completion.reason for completion in overloaded.completions.values())
-    assert totals.waste_ratio <= 0.1
+    assert totals.waste_ratio <= most_waste
     assert 0 < max(preempted.values()) <= 3
     assert overloaded.now <= loaded.now / 0.7

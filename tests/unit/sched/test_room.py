@@ -39,11 +39,11 @@ def test_nobody_gives_way_more_often_than_may_be(caching: bool) -> None:
     world = World(num_blocks=24, max_seqs=8, budget=64, caching=caching, short_sighted=True)
     for number in range(30):
         world.add(
-            make_request(f"r{number}", prompt(20 + number, number), max_tokens=150, ignore_eos=True)
+            make_request(f"r{number}", prompt(5 + number, number), max_tokens=300, ignore_eos=True)
         )
     world.run()
     often = [preempted(world).count(name) for name in world.requests]
-    assert max(often) == 3  # the bound is put to the test
+    assert max(often) == 3  # it would be 4
     check_outputs(world)
 
 

@@ -330,6 +330,7 @@ def test_what_a_preemption_costs_is_counted() -> None:
     world.run()
     totals = world.scheduler.stats.totals
     once = 2 * (20 + 60 - 1)  # the last token of a sequence is never computed
+    assert totals.preemptions == sum(len(plan.notes.preempted) for plan in world.plans) > 0
     assert totals.recomputed_tokens > 0
     assert totals.computed_tokens == once + totals.recomputed_tokens
     assert totals.steps == len(world.plans)
