@@ -58,13 +58,11 @@ class Growth:
         """
         by_end = sorted(sequences)
         mean, count = self._tokens / self._stops, len(by_end)
-        most = freed = 0.0
+        most = freed = spare = 0.0
         for place, (limit, held) in enumerate(by_end):
             # the mean of the place-th of so many exponential times, as near as matters
             grown = min(limit, -mean * log(1 - (place + 0.5) / count))
             most = max(most, (count - place) * grown - freed)
             freed += held
-        spare = (
-            min(mean, by_end[-1][0]) if by_end else 0.0
-        )  # for one that goes on when it should not
+            spare = max(spare, min(mean, limit - grown))  # for one that goes on when it should not
         return most + spare
