@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from math import inf
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from foreword.config.admission import AdmissionConfig
@@ -92,7 +93,6 @@ class AsyncEngine:
         self._between: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._progress = Progress(stuck_after_s)
-        self._first_words_left = threading.Event()
         self._render_s = inf  # that the latest short conversation took
         # Touched on the event loop only.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -322,10 +322,12 @@ class AsyncEngine:
             if stream is not None:  # its reader may have left
                 stream.put(item)
 
-    def _deliver_first(self, items: list[tuple[str, RequestDelta | ForewordError]]) -> None:
+    def _deliver_first(
+        self, items: list[tuple[str, RequestDelta | ForewordError]], left: SimpleQueue[None]
+    ) -> None:
         self._deliver(items)
         # Their readers write in the event loop's next turn, before this.
-        asyncio.get_running_loop().call_soon(self._first_words_left.set)
+        asyncio.get_running_loop().call_soon(left.put, None)
 
     def _die(self, error: ForewordError) -> None:
         self._accepting = False  # the thread may live a moment longer
@@ -385,16 +387,17 @@ class AsyncEngine:
         prompts = {chunk.request_id for chunk in step.plan.notes.chunks}
         items = [(delta.request_id, delta) for delta in deltas]
         first_words = [item for item in items if item[0] in prompts]
+        left: SimpleQueue[None] = SimpleQueue()  # an Event would take longer to begin to wait
         if first_words:
-            self._first_words_left.clear()
-            self._post(self._deliver_first, first_words)
+            self._post(self._deliver_first, first_words, left)
             items = [item for item in items if item[0] not in prompts]
         if items:
             self._post(self._deliver, items)
         if first_words:
-            self._first_words_left.wait(_FIRST_WORDS_S)
+            with contextlib.suppress(Empty):
+                left.get(timeout=_FIRST_WORDS_S)
 
-    def _post(self, function: Callable[[Any], None], argument: Any) -> None:
+    def _post(self, function: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the event loop has closed: nobody is listening
-            self._loop.call_soon_threadsafe(function, argument)
+            self._loop.call_soon_threadsafe(function, *arguments)
