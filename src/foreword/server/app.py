@@ -50,7 +50,12 @@ def create_app(engine: AsyncEngine, config: ServerConfig) -> FastAPI:
     service = Service(engine, config, history, monitoring.observers, names)
     prompts = read_prompts(config.warm_prompts) if config.warm_prompts else []
     app = FastAPI(
-        title="foreword", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="foreword",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # foreword has its own
     )
     app.add_middleware(
         Entry,

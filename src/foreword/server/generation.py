@@ -145,7 +145,8 @@ class Generation:
             self._seen.add(index)
             usage.prompt += delta.num_prompt_tokens
             usage.cached += delta.num_cached_tokens
-            usage.loaded.update(self._traces[index].num_loaded_tokens)
+            for tier, num_tokens in self._traces[index].num_loaded_tokens.items():
+                usage.loaded[tier] += num_tokens
             record.saved_s += self._traces[index].saved_s
         for completion in delta.completions:
             usage.generated += len(completion.token_ids)

@@ -202,7 +202,7 @@ class _Sampled(_Body):
         """Make `SamplingParams` of what is set; ``own`` are the endpoint's, under our names."""
         shared = {
             name: value
-            for name in SamplingParams.__dataclass_fields__
+            for name in self.model_fields_set & SamplingParams.__dataclass_fields__.keys()
             if name not in own and (value := getattr(self, name)) is not None
         }
         if self.logit_bias is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -89,7 +89,7 @@ class Service:
         """
         life = lifetime_of(request)
         record = RequestRecord(
-            id=f"{prefix}-{uuid4().hex}",
+            id=f"{prefix}-{os.urandom(16).hex()}",
             endpoint=request.scope["path"],
             model=self.model_name,
             stream=stream,
