@@ -192,7 +192,7 @@ def test_import_is_quick() -> None:
     times = [
         float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(3)
     ]
-    assert min(times) < 0.05
+    assert min(times) < 0.12  # 0.012 here
 
 
 def test_start_to_first_token_is_quick(smollm2_path: Path) -> None:

@@ -404,7 +404,7 @@ def test_what_it_costs() -> None:
     best_s = math.inf
     for _ in range(20):
         log = StepLog(64)
-        began_s = time.perf_counter()
+        began_s = time.thread_time()
         for _ in range(100):
             life = Lifetime(0.0, 0.1, 0.2, None, 0.3)
             trace = RequestTrace(step_before=log.latest)
@@ -415,5 +415,5 @@ def test_what_it_costs() -> None:
             trace.first_sampled = trace.first_text = trace.last = step
             life.delivered_s, life.first_written_s = 0.8, 0.9
             seconds_by_part(partition(life, trace, 0.9, whole=False))
-        best_s = min(best_s, (time.perf_counter() - began_s) / 100)
+        best_s = min(best_s, (time.thread_time() - began_s) / 100)
     assert best_s < 100e-6
