@@ -84,7 +84,7 @@ def test_encoding_lets_other_threads_run(gemma: Tokenizer) -> None:
     while thread.is_alive():
         time.sleep(0.001)
         turns += 1
-    assert turns > 10  # with the GIL held, this thread would have had none but the first
+    assert turns > 4  # hundreds; with the GIL held, the first, and one at the end
 
 
 def test_loading_is_fast(smollm2_path, gemma_path) -> None:  # type: ignore[no-untyped-def]
