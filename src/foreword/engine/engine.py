@@ -176,13 +176,15 @@ class Engine:
     def forecast(self, prompt: PromptSequence) -> Forecast:
         """What to expect of a request if it were added now.
 
-        It counts what the pool has of the prompt. What a tier has would take no longer to load than
-        to compute.
+        Its blocks come from tiers while the running step goes on, where they are known to be there.
         """
         now, step = self.clock(), self.steps.latest
         running = step is not None and step.ended_s is None
         step_left_s = step.began_s + step.predicted_s - now if step and running else 0.0
-        return self.scheduler.forecast(prompt, now, max(0.0, step_left_s))
+        num_loaded, load_s = 0, 0.0
+        if self._loader is not None:
+            num_loaded, load_s = self._loader.expect(prompt.tracked.request, prompt.table)
+        return self.scheduler.forecast(prompt, now, max(step_left_s, load_s), num_loaded)
 
     @property
     def num_queued(self) -> int:

@@ -169,15 +169,20 @@ class Scheduler:
         self._requests[tracked.request.request_id] = tracked
         self._waiting.add(seq)
 
-    def forecast(self, seq: Sequence, now: float, step_left_s: float = 0.0) -> Forecast:
+    def forecast(
+        self, seq: Sequence, now: float, step_left_s: float = 0.0, num_loaded: int = 0
+    ) -> Forecast:
         """What to expect of a request if it were added now.
 
         Args:
             seq: what `prepare` made of it.
-            step_left_s: until the step is over that has been planned, if one has.
+            step_left_s: until the step is over that has been planned, if one has, and the
+                request can be added.
+            num_loaded: leading tokens that will be in the prefix cache by then.
         """
         seq.tracked.queued_s = now
         self._expect(seq)
+        seq.num_expected = max(seq.num_expected, num_loaded)
         return self._forecaster.forecast(seq, now, self._in_flight, step_left_s)
 
     def _expect(self, seq: Sequence) -> None:

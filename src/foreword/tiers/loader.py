@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from foreword.core.ports import Backend
 from foreword.core.request import Request
 from foreword.kv import BlockTable, KVCache
+from foreword.kv.radix import Match
 from foreword.tiers.store import BlockStore, Fetch
 
 
@@ -79,19 +80,30 @@ class TierLoader:
         Args:
             table: the prompt's, empty; to be left alone until the request has `finished`.
         """
-        if request.params.prompt_logprobs is not None:
-            return False  # every token is computed anyway
-        size, stop = self._cache.block_size, self._num_whole(request)
-        known = table.match(stop * size).whole
-        first = len(known.nodes)
-        if first == stop:
+        known = table.match(self._num_whole(request) * self._cache.block_size).whole
+        missing = self._missing(request, known)
+        if not missing:
             return False
-        recompute_s = self._compute_s((stop - first) * size, first * size) / (stop - first)
-        fetch = self.store.fetch([table.chain.name(i) for i in range(first, stop)], recompute_s)
+        names = [table.chain.name(index) for index in missing]
+        fetch = self.store.fetch(names, self._recompute_s(missing))
         if fetch is not None:
-            table.start(known, first * size)
+            table.start(known, missing.start * self._cache.block_size)
             self._loads[request.request_id] = Load(request, table, fetch)
         return fetch is not None
+
+    def expect(self, request: Request, table: BlockTable) -> tuple[int, float]:
+        """What `begin` would lead to, as far as can be told without asking the tiers.
+
+        Returns:
+            Leading tokens that the pool would have then, and the seconds until then.
+        """
+        known = table.match(self._num_whole(request) * self._cache.block_size).whole
+        missing = self._missing(request, known)
+        if not missing:
+            return 0, 0.0
+        digests = (table.chain.digest(index) for index in missing)
+        count, seconds = self.store.expect(digests, len(missing), self._recompute_s(missing))
+        return (missing.start + count) * self._cache.block_size, seconds
 
     def finished(self) -> list[Load]:
         """Requests that need not wait longer; what came for them is in the prefix cache."""
@@ -144,6 +156,17 @@ class TierLoader:
         table.publish(stop)
         table.release()
         self._journal.clear()  # the tiers have them
+
+    def _missing(self, request: Request, known: Match) -> range:
+        """The full blocks of a prompt that the pool lacks and that need not be computed."""
+        if request.params.prompt_logprobs is not None:
+            return range(0)
+        return range(len(known.nodes), self._num_whole(request))
+
+    def _recompute_s(self, missing: range) -> float:
+        """How long it takes to compute one of some blocks."""
+        size = self._cache.block_size
+        return self._compute_s(len(missing) * size, missing.start * size) / len(missing)
 
     def _num_whole(self, request: Request) -> int:
         """Full blocks of a prompt; its last token is left to compute."""

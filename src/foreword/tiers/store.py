@@ -6,12 +6,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
 from foreword.kv.identity import BlockName
+from foreword.tiers.sightings import Sightings
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +147,7 @@ class BlockStore:
         self._read_breaker = Breaker(clock)
         self._write_breakers = {tier.name: Breaker(clock) for tier in tiers}
         self._bytes_per_s = _FIRST_RATE
+        self._sightings = Sightings()
         self._threads = [
             threading.Thread(target=target, name=f"foreword-{name}", daemon=True)
             for name, target, count in (
@@ -184,15 +186,37 @@ class BlockStore:
         Returns:
             What to watch; None where there is no use in asking.
         """
-        with self._arrived:
-            hanging = sum(fetch.abandoned for fetch in self._reading)
-        if len(names) * recompute_s < _LEAST_S or hanging == _NUM_READERS:
-            return None
-        if not self.tiers or self._read_breaker.is_open:
+        if not self._may_read(len(names) * recompute_s):
             return None
         fetch = Fetch(names, recompute_s, self._clock())
         self._reads.put(fetch)
         return fetch
+
+    def expect(
+        self, digests: Iterable[bytes], num_blocks: int, recompute_s: float
+    ) -> tuple[int, float]:
+        """What would come of fetching ``num_blocks`` blocks, as far as can be told without asking.
+
+        Args:
+            digests: of the blocks, first to last; no more of them are taken than are needed.
+            recompute_s: how long it takes to compute one.
+
+        Returns:
+            How many would come, and the seconds that they would take.
+        """
+        block_s = self._block_bytes / self._bytes_per_s
+        if block_s > recompute_s or not self._may_read(num_blocks * recompute_s):
+            return 0, 0.0
+        count = self._sightings.num_leading(digests)
+        return count, count * block_s
+
+    def _may_read(self, recompute_s: float) -> bool:
+        """Whether there is any use in asking for what takes so long to compute."""
+        with self._arrived:
+            hanging = sum(fetch.abandoned for fetch in self._reading)
+        if recompute_s < _LEAST_S or hanging == _NUM_READERS:
+            return False
+        return bool(self.tiers) and not self._read_breaker.is_open
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until a block has come, or so long."""
@@ -233,12 +257,14 @@ class BlockStore:
             return
         try:
             tier.put(name, contents)
+            self._sightings.note(name.digest, True)
             breaker.succeeded()
         except OSError as error:
             if breaker.failed():
                 logger.warning("blocks are not written to %s for a while: %s", tier.name, error)
 
     def _clear_all(self, done: Future[None]) -> None:
+        self._sightings.clear()
         failure: OSError | None = None
         for tier in self.tiers:
             try:
@@ -274,8 +300,11 @@ class BlockStore:
             return
         began_s = self._clock()
         for name in fetch.names[: fetch.expected]:
-            found = None if fetch.abandoned else self._get(name)
+            if fetch.abandoned:
+                break
+            found = self._get(name)
             if found is None:
+                self._sightings.note(name.digest, False)
                 break
             fetch.contents.append(found)
         if fetch.expected:
@@ -285,7 +314,11 @@ class BlockStore:
 
     def _num_there(self, fetch: Fetch) -> int:
         for count, name in enumerate(fetch.names):
-            if fetch.abandoned or not any(tier.has(name) for tier in self.tiers):
+            if fetch.abandoned:
+                return count
+            is_there = any(tier.has(name) for tier in self.tiers)
+            self._sightings.note(name.digest, is_there)
+            if not is_there:
                 return count
         return len(fetch.names)
 

@@ -121,6 +121,33 @@ def test_what_was_evicted_comes_back(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_what_will_be_loaded_is_foreseen(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, num_blocks=10)
+
+    def expected(request: Request) -> tuple[int, float]:
+        return world.loader.expect(request, world.scheduler.prepare(request).table)
+
+    prompts = [prompt(100, first) for first in (1, 3)]
+    assert expected(ask("a", prompts[0])) == (0, 0.0)
+    for name, tokens in zip("ab", prompts, strict=True):
+        world.serve(ask(name, tokens))
+    assert world.cache.usage.cached < 12  # not all of the first is in the pool
+    num_tokens, seconds = expected(ask("a again", prompts[0]))
+    assert num_tokens == 96
+    assert 0.0 < seconds < 0.01
+    assert expected(ask("longer", [*prompts[0], *[9] * 100]))[0] == 96
+    assert expected(ask("scored", prompts[0], prompt_logprobs=0)) == (0, 0.0)
+    for path in tmp_path.rglob("*.kv"):
+        path.unlink()
+    assert world.begin(ask("a again", prompts[0]))
+    assert not world.finish().num_tokens  # and so it is seen that nothing is there
+    assert expected(ask("a again", prompts[0]))[0] < 96
+    world.store.clear().result()
+    world.cache.clear()
+    assert expected(ask("b again", prompts[1])) == (0, 0.0)
+    world.store.close()
+
+
 def test_salts_and_scored_prompts_find_nothing(world: TieredWorld, tmp_path: Path) -> None:
     tokens = prompt(100)
     world.serve(replace(ask("cold", tokens), cache_salt="alice"))
