@@ -2,7 +2,6 @@
 #include "bindings.h"
 #include "foreword/sha256.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string_view>
@@ -16,13 +15,13 @@ namespace {
 
 std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
-// The ids from `start` on, each as four bytes, the highest first.
-nb::bytes pack_token_ids(const nb::list& token_ids, size_t start) {
-  const size_t size = token_ids.size(), count = size - std::min(start, size);
+// Each id as four bytes, the highest first.
+nb::bytes pack_token_ids(const nb::list& token_ids) {
+  const size_t count = token_ids.size();
   nb::bytes packed = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(4 * count)));
   if (!packed.is_valid()) nb::raise_python_error();
   char* out = PyBytes_AsString(packed.ptr());
-  for (size_t i = size - count; i < size; ++i, out += 4) {
+  for (size_t i = 0; i < count; ++i, out += 4) {
     const unsigned long long id =
         PyLong_AsUnsignedLongLong(PyList_GetItem(token_ids.ptr(), static_cast<Py_ssize_t>(i)));
     if (id > UINT32_MAX) {
@@ -48,7 +47,7 @@ nb::list digest_chain(const nb::bytes& tag, const nb::bytes& parent, const nb::b
 }  // namespace
 
 void bind_kv(nb::module_& m) {
-  m.def("pack_token_ids", &pack_token_ids, "token_ids"_a, "start"_a);
+  m.def("pack_token_ids", &pack_token_ids, "token_ids"_a);
   m.def("sha256_chain", &digest_chain, "tag"_a, "parent"_a, "data"_a, "part_bytes"_a, "portable"_a = false);
 }
 

@@ -352,7 +352,7 @@ class Tokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for. Raises IndexError."""
 
-def pack_token_ids(token_ids: list[int], start: int) -> bytes:
+def pack_token_ids(token_ids: list[int]) -> bytes:
     """The ids from ``start`` on, each as four bytes, the highest first.
 
     Raises:

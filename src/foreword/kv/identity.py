@@ -39,13 +39,13 @@ def salted(root: bytes, salt: str) -> bytes:
     return root_digest({"root": root, "salt": salt.encode()}) if salt else root
 
 
-def token_key(token_ids: list[int], start: int = 0) -> bytes:
-    """Token ids, from ``start`` on, as bytes that sort, and begin one another, as the lists do.
+def token_key(token_ids: list[int]) -> bytes:
+    """Token ids as bytes that sort, and begin one another, as the lists do.
 
     Raises:
         OverflowError: an id is negative or has more than 32 bits.
     """
-    return _core.pack_token_ids(token_ids, start)
+    return _core.pack_token_ids(token_ids)
 
 
 def block_digests(parent: bytes, keys: bytes, block_bytes: int) -> list[bytes]:
@@ -91,25 +91,32 @@ class TokenChain:
         self.root = root
         self._token_ids = token_ids
         self._block_bytes = block_size * TOKEN_BYTES
-        self._packed = b""
+        self._packed = b""  # the tokens that there were at first: a prompt, most often
         self._digests: list[bytes] = []
 
     def key(self, index: int) -> bytes:
         """Tokens of the full block ``index``."""
-        start = index * self._block_bytes
-        stop = start + self._block_bytes
-        return (self._packed if stop <= len(self._packed) else self._pack())[start:stop]
+        size = self._block_bytes
+        start, stop = index * size, (index + 1) * size
+        if stop <= len(self._packed):
+            return self._packed[start:stop]
+        return self.span(start // TOKEN_BYTES, stop // TOKEN_BYTES)
 
     def span(self, start: int, stop: int) -> bytes:
         """Tokens at the positions ``start … stop-1``."""
-        return self._pack()[start * TOKEN_BYTES : stop * TOKEN_BYTES]
+        if not self._packed:
+            self._packed = token_key(self._token_ids)
+        if stop * TOKEN_BYTES <= len(self._packed):
+            return self._packed[start * TOKEN_BYTES : stop * TOKEN_BYTES]
+        return token_key(self._token_ids[start:stop])  # generated: asked for once, most often
 
     def digest(self, index: int) -> bytes:
         """Identity of the full block ``index``, 32 bytes."""
         digests, size = self._digests, self._block_bytes
         if len(digests) <= index:
             parent = digests[-1] if digests else self.root
-            keys = self._pack()[len(digests) * size : (index + 1) * size]
+            first, stop = len(digests) * size, (index + 1) * size
+            keys = self.span(first // TOKEN_BYTES, stop // TOKEN_BYTES)
             digests += block_digests(parent, keys, size)
         return digests[index]
 
@@ -127,10 +134,3 @@ class TokenChain:
         other._packed = self._packed
         other._digests = list(self._digests)
         return other
-
-    def _pack(self) -> bytes:
-        """All tokens that there are by now."""
-        num_packed = len(self._packed) // TOKEN_BYTES
-        if num_packed < len(self._token_ids):
-            self._packed += token_key(self._token_ids, num_packed)
-        return self._packed
