@@ -9,6 +9,8 @@ from foreword.engine.outputs import CompletionDelta
 from foreword.text.stop import StopStrings
 from foreword.text.tokenizer import Tokenizer
 
+_STOP = FinishReason.STOP  # looking it up there takes 70 ns, for every token
+
 
 class CompletionStream:
     """Detokenises one completion and watches for its stop strings.
@@ -41,40 +43,53 @@ class CompletionStream:
         thinks: the caller must abort it there.
         """
         # a token that was sampled to stop ends the text, and is not part of it
-        num_visible = len(token_ids) - (finish_reason is FinishReason.STOP)
+        visible = token_ids[:-1] if finish_reason is _STOP else token_ids
         text = ""
-        for position, token_id in enumerate(token_ids[:num_visible], start=1):
-            self._num_tokens += 1
-            shown, matched = self._show(self._detokenizer.push(token_id))
-            text += shown
+        if self._watches:
+            text, matched, num_read = self._watch(visible)
             if matched is not None:  # what comes after it was never wanted
-                self._token_ids += token_ids[:position]
-                self._logprobs += logprobs[:position]
-                return self._take(text, FinishReason.STOP, matched)
+                self._token_ids += token_ids[:num_read]
+                self._logprobs += logprobs[:num_read]
+                return self._take(text, _STOP, matched)
+        else:
+            for token_id in visible:
+                text += self._detokenizer.push(token_id)
         self._token_ids += token_ids
         self._logprobs += logprobs
         if finish_reason is not None:
-            shown, matched = self._show(self._detokenizer.flush())
-            text += shown
-            if matched is not None:
-                return self._take(text, FinishReason.STOP, matched)
-            return self._take(
-                text + self._stops.flush(), finish_reason, self._stop_token(token_ids)
-            )
+            return self._end(text, finish_reason, token_ids)
         return self._take(text, None, None) if text else None
 
     def fail(self) -> CompletionDelta:
         """End the completion after an error; text that was still withheld is dropped."""
         return self._take("", FinishReason.ERROR, None)
 
-    def _stop_token(self, token_ids: tuple[int, ...]) -> int | None:
-        """Return the last token if the request named it as one to stop at."""
-        return token_ids[-1] if token_ids and token_ids[-1] in self._stop_token_ids else None
+    def _watch(self, token_ids: tuple[int, ...]) -> tuple[str, str | None, int]:
+        """Read tokens up to a stop string: the text, which one, and how many have been read."""
+        text = ""
+        for position, token_id in enumerate(token_ids, start=1):
+            self._num_tokens += 1
+            shown, matched = self._show(self._detokenizer.push(token_id))
+            text += shown
+            if matched is not None:
+                return text, matched, position
+        return text, None, len(token_ids)
 
     def _show(self, text: str) -> tuple[str, str | None]:
-        if not self._watches or self._num_tokens <= self._min_tokens:  # too early to stop
+        if self._num_tokens <= self._min_tokens:  # too early to stop
             return text, None
         return self._stops.push(text)
+
+    def _end(
+        self, text: str, finish_reason: FinishReason, token_ids: tuple[int, ...]
+    ) -> CompletionDelta:
+        shown, matched = self._show(self._detokenizer.flush())
+        text += shown
+        if matched is not None:
+            return self._take(text, _STOP, matched)
+        last = token_ids[-1] if token_ids else None
+        stop_token = last if last in self._stop_token_ids else None
+        return self._take(text + self._stops.flush(), finish_reason, stop_token)
 
     def _take(
         self, text: str, finish_reason: FinishReason | None, stop_reason: str | int | None

@@ -314,7 +314,7 @@ class Engine:
             self.scheduler.add(running.prompt, self.clock(), loaded=load.num_tokens)
 
     def _publish(self, updates: list[SequenceUpdate], record: StepRecord) -> list[RequestDelta]:
-        news: dict[str, list[CompletionDelta]] = {}
+        news: dict[RunningRequest, list[CompletionDelta]] = {}
         for update in updates:
             running = self._running[update.request_id]
             if running.trace.first_sampled is None:
@@ -322,13 +322,10 @@ class Engine:
             delta = running.take_in(update, record)
             if delta is None:
                 continue
-            news.setdefault(update.request_id, []).append(delta)
+            news.setdefault(running, []).append(delta)
             if delta.finish_reason is not None and update.finish_reason is None:
                 self.scheduler.abort(update.request_id, update.index, FinishReason.STOP)
-        return [
-            self._sent(self._running[request_id].delta(completions))
-            for request_id, completions in news.items()
-        ]
+        return [self._sent(running.delta(completions)) for running, completions in news.items()]
 
     def _sent(self, delta: RequestDelta) -> RequestDelta:
         """Forget the request if that is its last delta."""

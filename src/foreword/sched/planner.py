@@ -80,8 +80,12 @@ class Planner:
 
     def _take_prompts(self, batch: Batch, now: float) -> None:
         """Spend the rest of the budget on sequences that miss more, running or waiting."""
-        batch.slots += sum(len(seq.draws) for seq in self._running.part_way)
-        line = self._waiting.line(self._running.part_way)
+        part_way = self._running.part_way
+        batch.slots += sum(len(seq.draws) for seq in part_way)
+        if batch.slots >= self._max_running and not part_way:  # nobody can begin, however short
+            batch.held_back = "sequences" if self._waiting else None
+            return
+        line = self._waiting.line(part_way)
         aged = self._packing.aged(line.oldest, now)
         if aged is line.first:
             aged = None  # it needs no share: it may have all

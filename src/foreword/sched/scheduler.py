@@ -249,14 +249,17 @@ class Scheduler:
         self._totals.computed_tokens += batch.num_tokens
         self._totals.generated_tokens += num_sampled
         updates: list[SequenceUpdate] = []
+        ends: list[FinishReason] = []
         for seq, step, outcome in zip(batch.sequences, batch.steps, result.sequences, strict=True):
             if seq.next_step is step:
                 updates.append(update := seq.extend(step, outcome))
                 if update.finish_reason is not None:
+                    ends.append(update.finish_reason)
                     self._close(seq)
             elif not seq.ended:
-                updates += self._advance(seq, step, outcome)
-        ends = [update.finish_reason for update in updates if update.finish_reason is not None]
+                news = self._advance(seq, step, outcome)
+                updates += news
+                ends += [update.finish_reason for update in news if update.finish_reason]
         if ends:
             self._running.sweep()
         self._growth.observe(num_sampled, ends.count(FinishReason.STOP), len(ends))

@@ -274,8 +274,9 @@ class Sequence:
         step.start = computed
         step.token_ids = update.token_ids = outcome.token_ids
         update.logprobs = outcome.logprobs
-        token_ids += outcome.token_ids
-        if token_ids[-1] in self.tracked.stop_ids or computed + 1 >= self.max_known:
+        (token_id,) = outcome.token_ids
+        token_ids.append(token_id)
+        if computed + 1 >= self.max_known or token_id in self.tracked.stop_ids:
             update.finish_reason = self.finish_reason
         return update
 
