@@ -21,7 +21,7 @@ EXACT: dict[str, Any] = {"compute": "float32", "kv_cache_dtype": "float32"}
 def evaluate(model: Path, report_file: Path, *arguments: str) -> dict[str, Any]:
     command = [str(Path(sys.executable).with_name("foreword")), "eval", "--model", str(model)]
     command += ["--json", str(report_file), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stderr
     assert "KL to reference" in done.stdout
     report: dict[str, Any] = json.loads(report_file.read_text())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from support.raw_server import raw_server
+from support.waiting import StepGate
 from typer.testing import CliRunner
 
 from foreword.cli.main import app
@@ -32,15 +32,14 @@ def explain_at(url: str, *words: str) -> str:
 
 
 def test_a_request_that_waited_names_who_was_served(launch):
-    allowed = threading.Semaphore(0)
-    server = launch(on_step=lambda plan: allowed.acquire(timeout=20), max_num_batched_tokens=64)
+    gate = StepGate()
+    server = launch(on_step=gate, max_num_batched_tokens=64)
     with ThreadPoolExecutor(2) as pool:
         long = pool.submit(server.post, TEXT, {"prompt": "x" * 640, "max_tokens": 1})
         server.wait_for(lambda: server.engine.steps.next_number == 1)
         short = pool.submit(server.post, TEXT, {"prompt": "say:a", "temperature": 0})
         server.wait_for(lambda: server.engine.stats().num_waiting == 1)
-        for _ in range(20):
-            allowed.release()
+        gate.open()
         ids = [future.result().json()["id"] for future in (long, short)]
     shown = explain(server, ids[1])
     assert shown.splitlines()[0].startswith(f"{ids[1]}  {TEXT}  tiny  finished (stop)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from support.scripted import ByteTokenizer
+from support.waiting import StepGate
 
 from foreword.errors import BackendError
 
@@ -155,15 +155,14 @@ def test_evidence_of_hits_and_chunks(launch):
 
 
 def test_a_request_behind_a_long_one_names_it(launch):
-    allowed = threading.Semaphore(0)
-    server = launch(on_step=lambda plan: allowed.acquire(timeout=20), max_num_batched_tokens=64)
+    gate = StepGate()
+    server = launch(on_step=gate, max_num_batched_tokens=64)
     with ThreadPoolExecutor(2) as pool:
         long = pool.submit(server.post, TEXT, {"prompt": "x" * 640, "max_tokens": 1})
         server.wait_for(lambda: server.engine.steps.next_number == 1)
         short = pool.submit(server.post, TEXT, {"prompt": "say:a", "timing": True})
         server.wait_for(lambda: server.engine.stats().num_waiting == 1)
-        for _ in range(20):
-            allowed.release()
+        gate.open()
         timing = short.result().json()["timing"]
         long_id = long.result().json()["id"]
     queue = [part for part in timing["parts"] if part["part"] == "queue"]
@@ -197,8 +196,8 @@ def test_aborted_failed_and_refused(launch):
 
 
 def test_a_running_request_is_listed_with_what_it_waits_for(launch):
-    allowed = threading.Event()
-    server = launch(on_step=lambda plan: allowed.wait(20))
+    gate = StepGate()
+    server = launch(on_step=gate)
     with server.connect() as connection:
         connection.sendall(raw_post({"prompt": "say:x", "stream": True}))
         server.wait_for(lambda: any("prefill" in found["parts_ms"] for found in listed(server)))
@@ -207,7 +206,7 @@ def test_a_running_request_is_listed_with_what_it_waits_for(launch):
         first_ms = sum(part["duration_ms"] for part in waterfall(server, found["id"])["parts"])
         later_ms = sum(part["duration_ms"] for part in waterfall(server, found["id"])["parts"])
         assert later_ms > first_ms
-        allowed.set()
+        gate.open()
         server.wait_for(lambda: listed(server)[0]["status"] == "finished")
 
 

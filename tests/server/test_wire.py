@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from typing import Any
 
@@ -48,13 +47,12 @@ def test_each_token_is_written_before_the_next_is_sampled(launch):
 
 
 def test_a_stop_string_that_never_comes_delays_nothing(launch):
-    allowed = threading.Semaphore(1)
-    server = launch(on_step=lambda plan: allowed.acquire(timeout=20))
+    gate = StepGate(1)
+    server = launch(on_step=gate)
     with server.connect() as connection:
         connection.sendall(request(prompt="say:abc", stop=["z" * 100, "bx"]))
         read_until(connection, b'"text":"a"')
-        for _ in range(5):
-            allowed.release()
+        gate.open()
         read_until(connection, b"[DONE]")
 
 
@@ -62,14 +60,14 @@ def test_a_slow_prefill_is_kept_alive_by_comments(launch, monkeypatch):
     from foreword.server import event_stream
 
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_S", 0.05)
-    allowed = threading.Event()
-    server = launch(on_step=lambda plan: allowed.wait(20))
+    gate = StepGate()
+    server = launch(on_step=gate)
     with server.connect() as connection:
         connection.sendall(request(prompt="say:abc"))
         waiting = read_until(connection, b": still working\n\n")
         assert waiting.startswith(b"HTTP/1.1 200")
         assert b"data:" not in waiting
-        allowed.set()
+        gate.open()
         read_until(connection, b"[DONE]")
 
 
