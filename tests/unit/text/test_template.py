@@ -180,7 +180,7 @@ def test_a_running_template_does_not_hold_up_other_threads() -> None:
         time.sleep(0.001)
         turns += 1
     thread.join()
-    assert turns > 10
+    assert turns > 4  # hundreds, and on a busy machine few
 
 
 def test_long_conversations_are_within_the_budget() -> None:
