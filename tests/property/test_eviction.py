@@ -43,14 +43,17 @@ class Evictions(RuleBasedStateMachine):
     def path(self, node: Node) -> list[Node]:
         return [] if node.parent is None else [*self.path(node.parent), node]
 
-    @rule(number=which, weight=weights, hits=st.integers(0, 9))
-    def compute(self, number: int, weight: float, hits: int) -> None:
-        """A sequence goes on from a held block, or begins."""
+    @rule(number=which, weight=weights, hits=st.integers(0, 9), leaves=st.booleans())
+    def compute(self, number: int, weight: float, hits: int, leaves: bool) -> None:
+        """A sequence goes on from a held block, or begins; it may leave its block at once."""
         parent = self.pick(number, [self.root, *self.held]) or self.root
         node = Node(token_key([len(self.nodes)]), parent, len(self.nodes))
         node.weight, node.hits = weight, hits
         parent.attach(node)
         self.nodes.append(node)
+        if leaves:
+            node.idle_since_s = 0.0
+            self.value(node)
 
     @rule(number=which)
     def hold(self, number: int) -> None:
@@ -95,6 +98,16 @@ class Evictions(RuleBasedStateMachine):
             if not each.pins and each.idle_since_s is not None:
                 self.value(each)
 
+    @rule(number=which)
+    def wait(self, number: int) -> None:
+        """A prompt in line would begin with a path, or does so no longer."""
+        node = self.pick(number, list(self.worth))
+        if node and node.awaited is None:
+            node.awaited = {b"": {}}
+        elif node:
+            node.awaited = None
+            self.eviction.expose(node)
+
     def pins_of(self, node: Node) -> list[int]:
         return [0, 0, *(child.pins for child in node.children)]
 
@@ -102,9 +115,10 @@ class Evictions(RuleBasedStateMachine):
     @rule(times=st.integers(1, 5))
     def give_up(self, times: int) -> None:
         for _ in range(min(times, len(self.can_go))):
-            least = min(self.worth[node] for node in self.can_go)
+            candidates = [n for n in self.can_go if n.awaited is None] or self.can_go
+            least = min(self.worth[node] for node in candidates)
             node = self.eviction.pop()
-            assert node in self.can_go
+            assert node in candidates
             # below the floor the order is of no consequence
             assert self.worth[node] == least or self.worth[node] <= self.floor
             self.floor = max(self.floor, self.worth.pop(node))

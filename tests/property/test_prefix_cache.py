@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from foreword.config.cache import CacheConfig
 from foreword.errors import InvalidRequestError
-from foreword.kv import BlockTable, KVCache
+from foreword.kv import BlockTable, KVCache, Watch
 from foreword.kv.identity import TokenChain, salted
 
 BLOCK = 16
@@ -51,6 +51,7 @@ class Prefixes(RuleBasedStateMachine):
         self.tables: list[tuple[BlockTable, list[int], str]] = []
         self.waiting: list[tuple[BlockTable, list[int], str]] = []
         self.pins: dict[str, tuple[list[int], float]] = {}
+        self.line: dict[Watch, Resident] = {}  # what each prompt in line may find
         self.now = 0.0
 
     @rule(tokens=tokens_of_prompts, salt=salts)
@@ -59,6 +60,7 @@ class Prefixes(RuleBasedStateMachine):
         hit = table.match(len(tokens))
         if table.shortfall(hit, len(tokens)) > self.cache.pool.num_available:
             return
+        self.renew()
         whole = len(hit.nodes)
         table.start(hit, len(tokens))
         for block in table.blocks[whole:]:
@@ -75,6 +77,43 @@ class Prefixes(RuleBasedStateMachine):
             return
         assert block not in self.held | set(just_held) | self.pinned, "in use"
         assert not any(other.follows(entry) for other in self.resident.values()), "no leaf"
+        if self.is_awaited(entry):
+            stays = self.held | set(just_held) | self.pinned
+            for other in [self.resident[b] for b in self.resident.keys() - stays]:
+                leaf = not any(another.follows(other) for another in self.resident.values())
+                assert self.is_awaited(other) or not leaf, "nobody in line would have missed it"
+
+    def is_awaited(self, entry: Resident) -> bool:
+        """Whether a prompt in line begins with a whole block and all that comes before it."""
+        return len(entry.tokens) % BLOCK == 0 and any(
+            wanted.salt == entry.salt and wanted.tokens[: len(entry.tokens)] == entry.tokens
+            for wanted in self.line.values()
+        )
+
+    @rule(tokens=tokens_of_prompts, salt=salts, limit=st.integers(0, 90))
+    def watch(self, tokens: list[int], salt: str, limit: int) -> None:
+        limit = min(limit, len(tokens))
+        watch = BlockTable(self.cache, tokens, salt).watch(limit)
+        assert watch is not None
+        self.line[watch] = Resident(salt, tuple(tokens[:limit]))
+
+    @precondition(lambda self: self.line)
+    @rule(which=st.integers(0, 100))
+    def unwatch(self, which: int) -> None:
+        watch = list(self.line)[which % len(self.line)]
+        del self.line[watch]
+        self.cache.unwatch(watch)
+
+    @rule()
+    def renew(self) -> None:
+        """Watches tell what would be found; of a part of a block, what there once was."""
+        before = {watch: watch.num_tokens // BLOCK for watch in self.line}
+        renewed = self.cache.renewed()
+        for watch, wanted in self.line.items():
+            same = [e.tokens for e in self.resident.values() if e.salt == wanted.salt]
+            longest = max((shared(known, list(wanted.tokens)) for known in same), default=0)
+            assert watch.num_tokens // BLOCK == longest // BLOCK
+            assert watch in renewed or watch.num_tokens // BLOCK == before[watch]
 
     def known(self, block: int, entry: Resident) -> None:
         """Contents were offered: they are held once, in the block that had them first."""
@@ -170,6 +209,8 @@ class Prefixes(RuleBasedStateMachine):
         assert usage.free == NUM_BLOCKS - len(self.held) - len(cached)
         assert self.cache.pool.num_available == usage.free + len(cached - self.pinned)
         assert pins.num_blocks == len(self.pinned)
+        salts = {e.salt for e in self.resident.values()} | {e.salt for e in self.line.values()}
+        assert len(prefixes._tree._roots) == len(salts)
 
 
 Prefixes.TestCase.settings = settings(max_examples=100, stateful_step_count=40)

@@ -7,5 +7,6 @@ from foreword.kv.cache import KVCache, KVUsage
 from foreword.kv.identity import root_digest
 from foreword.kv.pool import OutOfBlocksError
 from foreword.kv.table import BlockTable
+from foreword.kv.watch import Watch
 
-__all__ = ["BlockTable", "KVCache", "KVUsage", "OutOfBlocksError", "root_digest"]
+__all__ = ["BlockTable", "KVCache", "KVUsage", "OutOfBlocksError", "Watch", "root_digest"]

@@ -11,6 +11,7 @@ from foreword.kv.pins import PinBoard
 from foreword.kv.pool import BlockPool
 from foreword.kv.prefix import PrefixCache
 from foreword.kv.radix import Match
+from foreword.kv.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,15 @@ class KVCache:
         """Note that a request begins with ``match``: its blocks are worth more from now on."""
         if self.prefixes is not None:
             self.prefixes.hit(match)
+
+    def unwatch(self, watch: Watch) -> None:
+        """See `BlockTable.watch`."""
+        if self.prefixes is not None:
+            self.prefixes.unwatch(watch)
+
+    def renewed(self) -> list[Watch]:
+        """See `PrefixCache.renewed`."""
+        return [] if self.prefixes is None else self.prefixes.renewed()
 
     def tick(self, now: float) -> None:
         """Tell the time; what is too old goes."""

@@ -42,6 +42,9 @@ class GreedyDual:
     first, and the floor rises to its value. So a block that was used eight times outlives seven
     pools full of blocks that were used once, and not more.
 
+    What a prompt in line would use (`Node.awaited`) goes after all else: that much of the future is
+    known (Belady 1966).
+
     Args:
         cost: of computing the block with ``depth`` blocks before it, relative to others.
     """
@@ -52,6 +55,7 @@ class GreedyDual:
         self._entries = count()  # equal values: whichever came first
         self._heap: list[tuple[float, int, Node]] = []
         self._due: list[Node] = []  # worth no more than the floor: they go before all others
+        self._spared: list[tuple[float, int, Node]] = []  # came up, but somebody awaits them
 
     def add(self, node: Node) -> None:
         """A block fell idle."""
@@ -79,20 +83,34 @@ class GreedyDual:
         while self._due:
             node = self._due.pop()
             if node.value <= self._floor and _can_go(node):
-                return node
-        while True:
-            value, entry, node = heappop(self._heap)
-            if entry == node.entry and _can_go(node):
-                self._floor = value
-                return node
+                if node.awaited is None:
+                    return node
+                self._spare(node)
+        for heap in (self._heap, self._spared):
+            while heap:
+                value, entry, node = heappop(heap)
+                if entry == node.entry and _can_go(node):
+                    if node.awaited is None or heap is self._spared:
+                        self._floor = max(self._floor, value)
+                        return node
+                    self._spare(node)
+        raise AssertionError("no leaf is left")
 
     def compact(self, num_idle: int) -> None:
         """Drop entries of blocks that are in use again, once they outnumber the others."""
-        if len(self._heap) + len(self._due) > 2 * num_idle + _SLACK:
-            self._heap = [e for e in self._heap if e[1] == e[2].entry and _can_go(e[2])]
+        if len(self._heap) + len(self._due) + len(self._spared) > 2 * num_idle + _SLACK:
+            self._heap, self._spared = (
+                [e for e in heap if e[1] == e[2].entry and _can_go(e[2])]
+                for heap in (self._heap, self._spared)
+            )
             heapify(self._heap)
+            heapify(self._spared)
             due = dict.fromkeys(self._due)
             self._due = [node for node in due if node.value <= self._floor and _can_go(node)]
+
+    def _spare(self, node: Node) -> None:
+        node.entry = next(self._entries)
+        heappush(self._spared, (node.value, node.entry, node))
 
 
 def _can_go(node: Node) -> bool:

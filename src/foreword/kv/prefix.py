@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foreword.kv.eviction import GreedyDual
 from foreword.kv.identity import TOKEN_BYTES, BlockName, TokenChain
 from foreword.kv.radix import Match, Node, RadixTree
+from foreword.kv.watch import Watch, WatchList
+
+if TYPE_CHECKING:
+    from foreword.kv.table import BlockTable
 
 
 class NewBlock(NamedTuple):
@@ -44,6 +48,7 @@ class PrefixCache:
         self._block_bytes = block_size * TOKEN_BYTES
         self._tree = RadixTree(block_size)
         self._eviction = GreedyDual(cost)
+        self._watches = WatchList(self._tree, block_size, self._eviction.expose)
         self._ttl_s = ttl_s
         # Without a reference: an idle node's children fell idle before it, so that the first in
         # this order is a leaf.
@@ -95,6 +100,8 @@ class PrefixCache:
         node = self._tree.insert(parent, key, block)
         if weight > node.weight:
             node.weight = weight
+        if parent.awaited:
+            self._watches.came(parent, key)
         if self.journal is not None and node.block == block and len(key) == self._block_bytes:
             self.journal.append(NewBlock(chain.name(node.depth), block))
         if shorter is not None:  # the end of a sequence, of which this is the continuation
@@ -110,6 +117,23 @@ class PrefixCache:
         """
         if (parent or self._tree.root(chain.root)).begins(key) is None:
             self.publish(chain, parent, key, block, weight)
+
+    # Prompts in line.
+
+    def watch(self, table: BlockTable, limit: int) -> Watch:
+        """Keep an eye on what the first ``limit`` tokens of an empty table would find.
+
+        Until `unwatch`, all other blocks are given up before those that they would find.
+        """
+        return self._watches.add(table, limit)
+
+    def unwatch(self, watch: Watch) -> None:
+        """Forget a watch."""
+        self._watches.remove(watch)
+
+    def renewed(self) -> list[Watch]:
+        """The watches that may find more or less than when this was last asked."""
+        return self._watches.renew()
 
     # What the pool tells and asks.
 
@@ -185,6 +209,8 @@ class PrefixCache:
 
     def _give_up(self, node: Node) -> int:
         parent = node.parent
+        if node.awaited:
+            self._watches.goes(node)
         self._tree.remove(node)
         del self._idle[node]
         node.idle_since_s = None

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foreword.kv.identity import TOKEN_BYTES, TokenChain
+
+if TYPE_CHECKING:
+    from foreword.kv.watch import Watch
 
 
 class Node:
@@ -24,6 +27,8 @@ class Node:
         depth: how many blocks come before it; -1 for a root.
         hits: how many requests have begun with it, beside the one that computed it.
         pins: how many pins hold it.
+        awaited: prompts in line that find no more than what ends here, by the tokens of the block
+            that they lack; None where there are none.
         weight: how much its use counts: as much as for the most urgent of those requests.
         value: what keeping it is worth, see `foreword.kv.eviction`.
         entry: the number under which that is in the eviction's heap.
@@ -32,6 +37,7 @@ class Node:
 
     __slots__ = (
         "_keys",
+        "awaited",
         "block",
         "children",
         "depth",
@@ -52,6 +58,7 @@ class Node:
         self.depth: int = -1 if parent is None else parent.depth + 1
         self.hits = 0
         self.pins = 0
+        self.awaited: dict[bytes, dict[Watch, None]] | None = None
         self.weight = 0.0
         self.value = 0.0
         self.entry = -1
@@ -197,11 +204,15 @@ class RadixTree:
         return node
 
     def remove(self, node: Node) -> None:
-        """Drop a leaf, and the root if it was the last one."""
+        """Drop a leaf, and the root with the last one."""
         parent = node.parent
         assert not node.children
         assert parent is not None
         parent.detach(node)
         del self._by_block[node.block]
-        if parent.parent is None and not parent.children:
-            del self._roots[parent.key]
+        self.prune(parent)
+
+    def prune(self, node: Node) -> None:
+        """Drop a root that nothing follows and where nobody waits; leave other nodes."""
+        if node.parent is None and not node.children and node.awaited is None:
+            self._roots.pop(node.key, None)

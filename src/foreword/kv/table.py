@@ -5,6 +5,7 @@ from __future__ import annotations
 from foreword.kv.cache import KVCache
 from foreword.kv.eviction import weight
 from foreword.kv.radix import Match, Node
+from foreword.kv.watch import Watch
 
 
 class BlockTable:
@@ -65,6 +66,14 @@ class BlockTable:
         self._found = hit.nodes
         return hit
 
+    def watch(self, limit: int) -> Watch | None:
+        """Have the cache watch what `match` would find, until `KVCache.unwatch`.
+
+        See `PrefixCache.watch`; None without prefix caching.
+        """
+        prefixes = self._cache.prefixes
+        return None if prefixes is None else prefixes.watch(self, limit)
+
     def shortfall(self, hit: Match, stop: int) -> int:
         """Blocks that `start` would take from the available ones.
 
@@ -96,6 +105,11 @@ class BlockTable:
         self.blocks += pool.allocate(self._cache.blocks_for(stop) - first)
         self.writable = len(self.blocks) * self._cache.block_size
         return [] if source is None else [(source, self.blocks[first])]
+
+    @property
+    def end(self) -> tuple[Node | None, bytes]:
+        """The last of its blocks that others can find, and the tokens of the next one."""
+        return self._tip, self.chain.key(self._published)
 
     def needs_block(self, position: int) -> bool:
         """Whether writing to ``position`` takes a block: the table ends there, or it is shared."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
+from foreword.kv import KVCache, Watch
 from foreword.sched.cost import StepLoad
 from foreword.sched.growth import Growth
 from foreword.sched.policy import Policy
@@ -51,10 +52,14 @@ class FairQueue:
     Streams have a token in every step, whose ever they are. But what a prompt will generate counts
     when it begins, as far as its tenant's last answers tell: who asks for long ones begins fewer
     (Sheng et al., Fairness in Serving Large Language Models, 2024).
+
+    What the cache has of those that wait is watched: they move in their line as it changes.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, cache: KVCache) -> None:
         self._policy = policy
+        self._cache = cache
+        self._watched: dict[Watch, Sequence] = {}
         self._queues: dict[str, WaitingQueue] = {}
         self._answers: dict[str, Growth] = {}  # of the tenants in the last line
         self._turns = Turns()
@@ -86,14 +91,35 @@ class FairQueue:
         tenant = _tenant(seq)
         if tenant not in self._queues:
             self._queues[tenant] = WaitingQueue(self._policy)
+        seq.watch = seq.table.watch(seq.max_cached_tokens)
+        if seq.watch is not None:
+            seq.num_expected = seq.watch.num_tokens
+            self._watched[seq.watch] = seq
         self._queues[tenant].add(seq)
 
     def reload(self, seq: Sequence) -> None:
         """See `WaitingQueue`."""
         self._queues[_tenant(seq)].reload(seq)
 
+    def follow_cache(self, part_way: Iterable[Sequence]) -> None:
+        """Move those of which the cache has more or less than before.
+
+        But whoever lacks what a part-way prompt computes next stays behind it, and does not compute
+        that too.
+        """
+        coming = {seq.table.end for seq in part_way}
+        for watch in self._cache.renewed():
+            if (watch.node, watch.key) not in coming:
+                seq = self._watched[watch]
+                seq.num_expected = watch.num_tokens
+                self.reload(seq)
+
     def discard(self, seq: Sequence) -> None:
         """Take a sequence out, if it is there."""
+        if seq.watch is not None:
+            self._cache.unwatch(seq.watch)
+            del self._watched[seq.watch]
+            seq.watch = None
         queue = self._queues.get(_tenant(seq))
         if queue is not None:
             queue.discard(seq)

@@ -21,7 +21,8 @@ class Policy(Protocol):
     def key(self, seq: Sequence) -> tuple[float, ...]:
         """What sorts the sequences, the most urgent first; older before younger on a tie.
 
-        It is taken once when a sequence begins to wait, and in each step while it is part-way.
+        It is taken when a sequence begins to wait, when the cache has more or less of it than then,
+        and in each step while it is part-way.
         """
         ...
 

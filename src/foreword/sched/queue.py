@@ -60,18 +60,20 @@ class WaitingQueue:
         self.num_tokens += load.num_tokens
 
     def reload(self, seq: Sequence) -> None:
-        """Note that the work of a sequence has changed that is here, and not its place."""
-        at = bisect_left(self._line, self._entries[seq.seq_id][0], key=_first)
-        before, self._loads[at] = self._loads[at], seq.load
-        self.num_tokens += self._loads[at].num_tokens - before.num_tokens
+        """Put a sequence in its place again: it has more or less to compute than it had."""
+        self._take_out(self._entries[seq.seq_id])
+        self.add(seq)
 
     def discard(self, seq: Sequence) -> None:
         """Take a sequence out, if it is there."""
         entry = self._entries.pop(seq.seq_id, None)
         if entry is not None:
-            at = bisect_left(self._line, entry[0], key=_first)
-            self.num_tokens -= self._loads[at].num_tokens
-            del self._line[at], self._loads[at]
+            self._take_out(entry)
+
+    def _take_out(self, entry: tuple[Rank, Sequence]) -> None:
+        at = bisect_left(self._line, entry[0], key=_first)
+        self.num_tokens -= self._loads[at].num_tokens
+        del self._line[at], self._loads[at]
 
     def split(self, num_tokens: int) -> tuple[list[StepLoad], list[Sequence]]:
         """The work of the first, with so many tokens in all at least, and who comes after them."""

@@ -61,7 +61,7 @@ class Scheduler:
         self._requests: dict[str, TrackedRequest] = {}
         self._running = RunningSet()
         self._growth = Growth()
-        self._waiting = FairQueue(policy)
+        self._waiting = FairQueue(policy, cache)
         self._beginnings = Beginnings(policy, cache, self._waiting)
         self._forecaster = Forecaster(
             policy,
@@ -225,6 +225,7 @@ class Scheduler:
         if self._in_flight:
             raise RuntimeError("the previous step has neither been applied nor failed")
         self._cache.tick(now)
+        self._waiting.follow_cache(self._running.part_way)
         batch = self._suspects.next() or self._planner.choose(now)
         if not batch.sequences:
             return None

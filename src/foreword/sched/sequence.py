@@ -7,7 +7,7 @@ from sys import maxsize
 
 from foreword.core.request import FinishReason, Request
 from foreword.core.step import SequenceResult, SequenceStep, TokenLogprob
-from foreword.kv import BlockTable, KVCache
+from foreword.kv import BlockTable, KVCache, Watch
 from foreword.sched.cost import StepLoad
 from foreword.sched.outputs import SequenceUpdate
 
@@ -104,7 +104,9 @@ class Sequence:
         token_ids: known tokens, prompt first.
         num_computed: leading tokens whose KV is in the blocks of ``table``.
         table: the blocks; empty while the sequence waits.
-        num_expected: leading tokens that the cache held when the sequence began to wait.
+        num_expected: leading tokens that the cache held when that last mattered to its place in
+            line.
+        watch: tells when that changes; None while it does not wait, and without prefix caching.
         max_known: known tokens when it has generated all that it may.
         num_shared: leading tokens that a prompt ahead of it was to compute, see `Beginnings`.
         num_passed: tokens of prompts that have begun ahead of it while it lacked blocks.
@@ -130,6 +132,7 @@ class Sequence:
         "table",
         "token_ids",
         "tracked",
+        "watch",
     )
 
     def __init__(
@@ -149,6 +152,7 @@ class Sequence:
         self.num_expected = 0
         self.num_shared = 0
         self.num_passed = 0
+        self.watch: Watch | None = None
         self.max_known = tracked.num_prompt_tokens + tracked.request.max_tokens
         self.num_preemptions = 0
         self._num_computed_before = 0  # the most before a preemption

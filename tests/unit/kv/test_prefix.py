@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from foreword.config.cache import CacheConfig
-from foreword.kv import BlockTable, KVCache, OutOfBlocksError
+from foreword.kv import BlockTable, KVCache, OutOfBlocksError, Watch
 from foreword.kv.prefix import PrefixCache
 
 
@@ -227,3 +227,59 @@ def test_chats_that_take_turns_compute_only_what_is_new() -> None:
             known = len(chat)
             chat += [10 * turn + number] * 10
             assert sequences.run(chat) == (known if turn else 0)
+
+
+def wait(sequences: Sequences, tokens: list[int]) -> Watch:
+    watch = BlockTable(sequences.cache, tokens).watch(len(tokens) - 1)
+    assert watch is not None
+    return watch
+
+
+def test_what_a_prompt_in_line_would_use_goes_last() -> None:
+    sequences = Sequences(9)
+    for number in (1, 2, 3):
+        sequences.run(document(number, 3))
+    watch = wait(sequences, [*document(1, 3), 7])
+    assert watch.num_tokens == 48
+    sequences.run(document(4, 5))
+    assert [sequences.found(document(number, 3)) for number in (1, 2, 3)] == [48, 0, 16]
+
+
+def test_it_is_not_spared_once_nobody_waits_for_it() -> None:
+    sequences = Sequences(9)
+    for number in (1, 2, 3):
+        sequences.run(document(number, 3))
+    watches = [wait(sequences, [*document(number, 3), 7]) for number in (1, 2)]
+    sequences.run(document(4, 2))
+    assert sequences.found(document(1, 3)) == sequences.found(document(2, 3)) == 48
+    sequences.cache.unwatch(watches[0])
+    sequences.run(document(5, 4))
+    assert sequences.found(document(1, 3)) == 0
+    assert sequences.found(document(2, 3)) == 48
+
+
+def test_where_all_is_wanted_some_goes_all_the_same() -> None:
+    sequences = Sequences(6)
+    sequences.run(document(1, 3))
+    sequences.run(document(2, 3))
+    watches = [wait(sequences, [*document(number, 3), 7]) for number in (1, 2)]
+    sequences.run(document(3, 4))
+    assert set(sequences.cache.renewed()) == set(watches)
+    assert sum(watch.num_tokens for watch in watches) == 32
+
+
+def test_a_prompt_in_line_is_told_of_blocks_that_come() -> None:
+    sequences = Sequences(12)
+    watches = [wait(sequences, [*document(1, 4), 7]) for _ in range(2)]
+    other = wait(sequences, document(2, 3))
+    assert sequences.cache.renewed() == []
+    sequences.run(document(1, 2))
+    assert sequences.cache.renewed() == watches
+    assert [watch.num_tokens for watch in watches] == [32, 32]
+    sequences.cache.unwatch(watches[0])
+    sequences.run([*document(1, 4), 8])
+    assert sequences.cache.renewed() == [watches[1]]
+    assert watches[1].num_tokens == 64
+    assert other.num_tokens == 0
+    sequences.run(document(1, 3))
+    assert sequences.cache.renewed() == []
