@@ -58,7 +58,7 @@ void Executor::check(const Step& step) const {
 
 double Executor::run(const Step& step, const TakeLogits& take) {
   check(step);
-  workspace_->reserve(model_, step.token_ids.size(), threads_.size());
+  workspace_->reserve(model_, step.token_ids.size(), step.logit_rows.size(), threads_.size());
   for (size_t i = 0; i < step.block_copies.size(); i += 2) {
     std::memmove(kv_.block(static_cast<size_t>(step.block_copies[i + 1])),
                  kv_.block(static_cast<size_t>(step.block_copies[i])), kv_.block_bytes());

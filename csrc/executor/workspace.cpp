@@ -3,6 +3,7 @@
 #include "linear.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace foreword {
 namespace {
@@ -18,7 +19,7 @@ size_t attention_tile(const Model& model) {
 
 size_t logit_rows(const Model& model) { return std::clamp(kLogitFloats / model.vocab_size(), size_t{1}, size_t{64}); }
 
-void Workspace::reserve(const Model& model, size_t tokens, unsigned threads) {
+void Workspace::reserve(const Model& model, size_t tokens, size_t wanted, unsigned threads) {
   const size_t hidden_size = model.hidden_size();
   for (Activations* a : {&hidden, &normed.floats, &branch}) a->reserve(tokens, hidden_size);
   for (Activations* a : {&q, &attended.floats}) a->reserve(tokens, model.q_size());
@@ -30,7 +31,8 @@ void Workspace::reserve(const Model& model, size_t tokens, unsigned threads) {
   } else {
     mlp.floats.reserve(tokens, model.mlp_size());
   }
-  logits.reserve(std::min(tokens, logit_rows(model)), model.vocab_size());
+  // Doubled as it grows: rows are large, and their number goes up one by one with the streams.
+  logits.reserve(std::min(std::bit_ceil(wanted), logit_rows(model)), model.vocab_size());
 
   turns.resize(model.ropes.size());
   for (size_t i = 0; i < turns.size(); ++i) {

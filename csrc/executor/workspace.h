@@ -78,8 +78,8 @@ struct Operand {
 };
 
 struct Workspace {
-  // Room for `tokens` in one step on `threads`. Throws std::bad_alloc.
-  void reserve(const Model& model, size_t tokens, unsigned threads);
+  // Room for `tokens` in one step on `threads`, the logits of `wanted` of them included. Throws std::bad_alloc.
+  void reserve(const Model& model, size_t tokens, size_t wanted, unsigned threads);
 
   Activations hidden;  // the residual stream
   Activations q, k, v;

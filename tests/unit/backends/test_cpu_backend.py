@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.gguf_writer import Tensor
+from support.soak import resident_bytes
 from support.tiny import TinyModel
 from support.waiting import HANG_S, least_burnt_s, wait_for
 
@@ -73,6 +74,18 @@ def test_several_draws_scores_and_silent_sequences_in_one_step(backend: CpuBacke
         assert entry.logprob == pytest.approx(logprobs[position, entry.token_id], abs=1e-5)
         assert len(entry.top) == 3
     assert third.token_ids == (int(logits[-1].argmax()),)
+
+
+def test_memory_is_made_for_the_logits_that_are_wanted(tmp_path: Path) -> None:
+    """P014: 64 rows of a large vocabulary are 16 MB, and a first prompt would pay for them."""
+    file = GGUFFile.open(TinyModel(vocab=1 << 16, layers=1).write(tmp_path))
+    backend = CpuBackend(file, load_spec(file), num_threads=2)
+    backend.allocate(NUM_BLOCKS)
+    backend.execute(StepPlan((replace(STEP, token_ids=(1,)),)))
+    before = resident_bytes()
+    prompt = replace(STEP, token_ids=tuple(range(64)), block_table=(0, 1, 2, 3))
+    backend.execute(StepPlan((prompt,)))
+    assert resident_bytes() - before < 4 << 20
 
 
 def test_sampling_is_timed(backend: CpuBackend) -> None:
