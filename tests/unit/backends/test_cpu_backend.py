@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -173,36 +172,39 @@ def test_blocks_out_of_range(backend: CpuBackend) -> None:
         backend.write_block(0, bytes(backend.block_bytes - 1))
 
 
+POOL_BYTES = 1 << 30
+
+
 def can_make_pages() -> bool:
     major, minor = os.uname().release.split(".")[:2]
     has_huge_pages = Path("/sys/kernel/mm/transparent_hugepage").exists()
     return (int(major), int(minor)) >= (5, 14) and has_huge_pages
 
 
-def huge_resident_bytes() -> int:
-    """Memory in RAM that was advised to have huge pages: the pool's, and no sanitizer's."""
-    total = size = 0
+def pool_resident_bytes() -> int:
+    """What is in RAM of pools of `POOL_BYTES`: no other test's, and no sanitizer's memory."""
+    total = rss = size = 0
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, *values = line.split()
-        if name == "Rss:":
+        if name == "Size:":
             size = int(values[0]) << 10
-        elif name == "VmFlags:" and "hg" in values:
-            total += size
+        elif name == "Rss:":
+            rss = int(values[0]) << 10
+        elif name == "VmFlags:" and "hg" in values and size > POOL_BYTES // 2:
+            total += rss
     return total
 
 
 @pytest.mark.skipif(not can_make_pages(), reason="needs Linux 5.14 with huge pages")
 def test_pages_are_made_ahead_and_not_for_all(file: GGUFFile) -> None:
     backend = CpuBackend(file, load_spec(file), num_threads=1)
-    gc.collect()
-    before = huge_resident_bytes()
-    backend.allocate(2**30 // backend.block_bytes)
-    wait_for(lambda: huge_resident_bytes() - before >= 60 << 20)
+    backend.allocate(POOL_BYTES // backend.block_bytes)
+    wait_for(lambda: pool_resident_bytes() >= 60 << 20)
     time.sleep(0.05)
-    assert huge_resident_bytes() - before < 100 << 20
+    assert pool_resident_bytes() < 100 << 20
     far = replace(STEP, block_table=[(100 << 20) // backend.block_bytes] * 3)
     backend.execute(StepPlan((far,)))
-    wait_for(lambda: huge_resident_bytes() - before >= 150 << 20)
+    wait_for(lambda: pool_resident_bytes() >= 150 << 20)
 
 
 def test_making_pages_leaves_what_is_written_meanwhile(file: GGUFFile) -> None:
