@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.gguf_writer import Tensor
-from support.soak import resident_bytes
 from support.tiny import TinyModel
-from support.waiting import HANG_S, least_burnt_s, wait_for
+from support.waiting import HANG_S, least_burnt_s
 
 from foreword.backends.cpu.backend import CpuBackend
 from foreword.core.params import SamplingParams
@@ -26,6 +25,7 @@ from foreword.weights.gguf import GGUFFile
 MODEL = TinyModel("gemma3", layers=6, head_dim=32, heads=2, window=20)
 GREEDY = SamplingParams(temperature=0)
 NUM_BLOCKS = 12
+TESTS = Path(__file__).parents[2]
 PROMPT = tuple(range(40))
 STEP = SequenceStep(5, PROMPT, 0, (3, 7, 0), draws=(0,), params=GREEDY)
 
@@ -73,18 +73,6 @@ def test_several_draws_scores_and_silent_sequences_in_one_step(backend: CpuBacke
         assert entry.logprob == pytest.approx(logprobs[position, entry.token_id], abs=1e-5)
         assert len(entry.top) == 3
     assert third.token_ids == (int(logits[-1].argmax()),)
-
-
-def test_memory_is_made_for_the_logits_that_are_wanted(tmp_path: Path) -> None:
-    """P014: 64 rows of a large vocabulary are 16 MB, and a first prompt would pay for them."""
-    file = GGUFFile.open(TinyModel(vocab=1 << 16, layers=1).write(tmp_path))
-    backend = CpuBackend(file, load_spec(file), num_threads=2)
-    backend.allocate(NUM_BLOCKS)
-    backend.execute(StepPlan((replace(STEP, token_ids=(1,)),)))
-    before = resident_bytes()
-    prompt = replace(STEP, token_ids=tuple(range(64)), block_table=(0, 1, 2, 3))
-    backend.execute(StepPlan((prompt,)))
-    assert resident_bytes() - before < 4 << 20
 
 
 def test_sampling_is_timed(backend: CpuBackend) -> None:
@@ -172,39 +160,25 @@ def test_blocks_out_of_range(backend: CpuBackend) -> None:
         backend.write_block(0, bytes(backend.block_bytes - 1))
 
 
-POOL_BYTES = 1 << 30
-
-
 def can_make_pages() -> bool:
     major, minor = os.uname().release.split(".")[:2]
     has_huge_pages = Path("/sys/kernel/mm/transparent_hugepage").exists()
     return (int(major), int(minor)) >= (5, 14) and has_huge_pages
 
 
-def pool_resident_bytes() -> int:
-    """What is in RAM of pools of `POOL_BYTES`: no other test's, and no sanitizer's memory."""
-    total = rss = size = 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        name, *values = line.split()
-        if name == "Size:":
-            size = int(values[0]) << 10
-        elif name == "Rss:":
-            rss = int(values[0]) << 10
-        elif name == "VmFlags:" and "hg" in values and size > POOL_BYTES // 2:
-            total += rss
-    return total
+def judge_memory(case: str, model: Path) -> None:
+    command = [sys.executable, "-m", "support.backend_memory", case, str(model)]
+    subprocess.run(command, check=True, timeout=2 * HANG_S, cwd=TESTS)
 
 
 @pytest.mark.skipif(not can_make_pages(), reason="needs Linux 5.14 with huge pages")
 def test_pages_are_made_ahead_and_not_for_all(file: GGUFFile) -> None:
-    backend = CpuBackend(file, load_spec(file), num_threads=1)
-    backend.allocate(POOL_BYTES // backend.block_bytes)
-    wait_for(lambda: pool_resident_bytes() >= 60 << 20)
-    time.sleep(0.05)
-    assert pool_resident_bytes() < 100 << 20
-    far = replace(STEP, block_table=[(100 << 20) // backend.block_bytes] * 3)
-    backend.execute(StepPlan((far,)))
-    wait_for(lambda: pool_resident_bytes() >= 150 << 20)
+    judge_memory("pages", file.path)
+
+
+def test_memory_is_made_for_the_logits_that_are_wanted(tmp_path: Path) -> None:
+    """P014: a first prompt would pay for more."""
+    judge_memory("logits", TinyModel(vocab=1 << 16, layers=1).write(tmp_path))
 
 
 def test_making_pages_leaves_what_is_written_meanwhile(file: GGUFFile) -> None:
