@@ -97,6 +97,7 @@ def main() -> None:
             watch.watch(engine if owner == "engine" else engine.scheduler, name, call)
         for _ in range(STEPS):
             engine.step()
+        gc.unfreeze()
         micros = (median(watch.seconds[name]) * 1e6 for name in PARTS)
         print(f"{num_streams:8}" + "".join(f"{each:18.0f}" for each in micros))
 
