@@ -86,15 +86,13 @@ class GreedyDual:
                 if node.awaited is None:
                     return node
                 self._spare(node)
-        for heap in (self._heap, self._spared):
-            while heap:
-                value, entry, node = heappop(heap)
-                if entry == node.entry and _can_go(node):
-                    if node.awaited is None or heap is self._spared:
-                        self._floor = max(self._floor, value)
-                        return node
-                    self._spare(node)
-        raise AssertionError("no leaf is left")
+        while (least := _pop(self._heap)) is not None and least[1].awaited is not None:
+            self._spare(least[1])
+        least = least or _pop(self._spared)
+        assert least is not None, "no leaf is left"
+        value, node = least
+        self._floor = max(self._floor, value)
+        return node
 
     def compact(self, num_idle: int) -> None:
         """Drop entries of blocks that are in use again, once they outnumber the others."""
@@ -111,6 +109,15 @@ class GreedyDual:
     def _spare(self, node: Node) -> None:
         node.entry = next(self._entries)
         heappush(self._spared, (node.value, node.entry, node))
+
+
+def _pop(heap: list[tuple[float, int, Node]]) -> tuple[float, Node] | None:
+    """Take the least out, with its value, past those that are in use again; None: all are."""
+    while heap:
+        value, entry, node = heappop(heap)
+        if entry == node.entry and _can_go(node):
+            return value, node
+    return None
 
 
 def _can_go(node: Node) -> bool:

@@ -97,7 +97,8 @@ class BlockPool:
                 f"{count} blocks are asked for: {self.num_available} of {self.num_blocks} are left"
             )
         first = max(0, len(free) - count)
-        blocks = free[: first - 1 if first else None : -1]
+        blocks = free[first:]
+        blocks.reverse()
         del free[first:]
         if len(blocks) < count:
             blocks += self._contents.reclaim(count - len(blocks))

@@ -59,7 +59,7 @@ class Beginnings:
         key = self._key(seq)
         leader = self._leaders.get(key) if key is not None else None
         if leader is None or leader.is_stream:
-            return seq.uncached
+            return seq.load
         known = self._shared(seq, leader)
         if self._passes(seq, leader):
             known = min(known, leader.num_computed + in_step.get(leader.seq_id, 0))

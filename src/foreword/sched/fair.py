@@ -107,8 +107,9 @@ class FairQueue:
         But whoever lacks what a part-way prompt computes next stays behind it, and does not compute
         that too.
         """
-        coming = {seq.table.end for seq in part_way}
-        for watch in self._cache.renewed():
+        renewed = self._cache.renewed()
+        coming = {seq.table.end for seq in part_way} if renewed else set()
+        for watch in renewed:
             if (watch.node, watch.key) not in coming:
                 seq = self._watched[watch]
                 seq.num_expected = watch.num_tokens

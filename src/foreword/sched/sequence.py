@@ -200,14 +200,8 @@ class Sequence:
         return len(self.token_ids) - max(self.num_computed, self.num_expected)
 
     @property
-    def uncached(self) -> StepLoad:
-        """The work of computing those."""
-        num_uncached = self.num_uncached
-        return StepLoad.prompt(num_uncached, len(self.token_ids) - num_uncached)
-
-    @property
     def load(self) -> StepLoad:
-        """What it adds to the work in line: the same without what another computes for it."""
+        """The work of computing those, without what another computes for it."""
         known = max(self.num_computed, self.num_expected, self.num_shared)
         return StepLoad.prompt(len(self.token_ids) - known, known)
 

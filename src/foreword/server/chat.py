@@ -13,16 +13,17 @@ from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutpu
 from foreword.server.answers import respond
 from foreword.server.asgi import lifetime_of
 from foreword.server.chunks import compact
-from foreword.server.direct import DirectRoute
+from foreword.server.direct import post_directly
 from foreword.server.logprobs import chat_logprobs, prompt_logprobs
 from foreword.server.schema import ChatRequest, parse
-from foreword.server.service import Service, takes
+from foreword.server.service import Service
 from foreword.text.tokenizer import Tokenizer
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoint to ``app``."""
 
+    @post_directly(app, "/v1/chat/completions", ChatRequest)
     async def chat_completions(request: Request) -> Response:
         """Continue a conversation."""
         body = parse(ChatRequest, await service.json(request))
@@ -61,15 +62,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
             include_usage=body.include_usage,
             include_timing=bool(body.timing),
         )
-
-    app.router.add_api_route(
-        "/v1/chat/completions",
-        chat_completions,
-        methods=["POST"],
-        openapi_extra=takes(ChatRequest),
-        tags=["OpenAI"],
-        route_class_override=DirectRoute,
-    )
 
 
 class ChatDialect:

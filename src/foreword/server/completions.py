@@ -14,16 +14,17 @@ from foreword.engine.outputs import CompletionOutput, RequestDelta, RequestOutpu
 from foreword.server.answers import respond
 from foreword.server.asgi import lifetime_of
 from foreword.server.chunks import compact
-from foreword.server.direct import DirectRoute
+from foreword.server.direct import post_directly
 from foreword.server.logprobs import completion_logprobs, prompt_logprobs
 from foreword.server.schema import CompletionRequest, parse
-from foreword.server.service import Service, takes
+from foreword.server.service import Service
 from foreword.text.tokenizer import Tokenizer
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoint to ``app``."""
 
+    @post_directly(app, "/v1/completions", CompletionRequest)
     async def completions(request: Request) -> Response:
         """Continue one or more texts."""
         body = parse(CompletionRequest, await service.json(request))
@@ -66,15 +67,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
             include_usage=body.include_usage,
             include_timing=bool(body.timing),
         )
-
-    app.router.add_api_route(
-        "/v1/completions",
-        completions,
-        methods=["POST"],
-        openapi_extra=takes(CompletionRequest),
-        tags=["OpenAI"],
-        route_class_override=DirectRoute,
-    )
 
 
 class CompletionDialect:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from foreword.server.service import takes
+
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class DirectRoute(APIRoute):
@@ -21,3 +31,22 @@ class DirectRoute(APIRoute):
             return
         response = await self.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
+
+
+def post_directly(
+    app: FastAPI, path: str, body: type[BaseModel]
+) -> Callable[[_Endpoint], _Endpoint]:
+    """Have ``app`` answer by the decorated function, which reads a ``body`` from the request."""
+
+    def add(endpoint: _Endpoint) -> _Endpoint:
+        app.router.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            openapi_extra=takes(body),
+            tags=["OpenAI"],
+            route_class_override=DirectRoute,
+        )
+        return endpoint
+
+    return add

@@ -80,8 +80,7 @@ class TierLoader:
         Args:
             table: the prompt's, empty; to be left alone until the request has `finished`.
         """
-        known = table.match(self._num_whole(request) * self._cache.block_size).whole
-        missing = self._missing(request, known)
+        known, missing = self._missing(request, table)
         if not missing:
             return False
         names = [table.chain.name(index) for index in missing]
@@ -97,8 +96,7 @@ class TierLoader:
         Returns:
             Leading tokens that the pool would have then, and the seconds until then.
         """
-        known = table.match(self._num_whole(request) * self._cache.block_size).whole
-        missing = self._missing(request, known)
+        _, missing = self._missing(request, table)
         if not missing:
             return 0, 0.0
         digests = (table.chain.digest(index) for index in missing)
@@ -157,11 +155,15 @@ class TierLoader:
         table.release()
         self._journal.clear()  # the tiers have them
 
-    def _missing(self, request: Request, known: Match) -> range:
-        """The full blocks of a prompt that the pool lacks and that need not be computed."""
-        if request.params.prompt_logprobs is not None:
-            return range(0)
-        return range(len(known.nodes), self._num_whole(request))
+    def _missing(self, request: Request, table: BlockTable) -> tuple[Match, range]:
+        """The full blocks of a prompt that the pool has, and those that tiers might.
+
+        None of the latter where every token is computed in any case.
+        """
+        stop = self._num_whole(request)
+        known = table.match(stop * self._cache.block_size).whole
+        all_computed = request.params.prompt_logprobs is not None
+        return known, range(0) if all_computed else range(len(known.nodes), stop)
 
     def _recompute_s(self, missing: range) -> float:
         """How long it takes to compute one of some blocks."""
